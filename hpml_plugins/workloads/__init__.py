@@ -1,4 +1,4 @@
-"""What plugins share and the core does not know: data sets, operation counting, formulas of
+"""Code shared by plugins, outside the core: data sets, operation counting, formulas of
 collectives."""
 
 from hpml_plugins.workloads.collectives import bus_factor

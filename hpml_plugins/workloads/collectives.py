@@ -1,4 +1,4 @@
-"""What of a collective's size crosses a link."""
+"""The share of a collective's size that crosses a link."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from hpml_plugins.errors import HpmlError
 
 
 def bus_factor(collective: str, ranks: int) -> float:
-    """Bus bandwidth over algorithm bandwidth: the share of the size that crosses a link, of n ranks
-    on equal links.
+    """Bus bandwidth over algorithm bandwidth: the share of the size that crosses a link, for n
+    ranks on equal links.
 
     The size is that of the larger buffer on one rank. Raises HpmlError for fewer than two ranks,
-    where nothing crosses a link, and for another collective.  Source: NVIDIA, nccl-tests,
-    doc/PERFORMANCE.md, "Bus bandwidth"; of a ring: Patarasuk & Yuan, Bandwidth optimal all-reduce
+    because nothing crosses a link, and for another collective.  Source: NVIDIA, nccl-tests,
+    doc/PERFORMANCE.md, "Bus bandwidth"; for a ring: Patarasuk & Yuan, Bandwidth optimal all-reduce
     algorithms for clusters of workstations, J. Parallel Distrib. Comput. 69 (2009), 117–124,
     section 4.
     """

@@ -1,4 +1,4 @@
-"""Hardware counters of kernels, read by Nsight Compute from a program that runs under it."""
+"""Hardware counters of kernels, read by Nsight Compute while it runs a program."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from hpml_plugins.errors import HpmlError
 
-#: What `--print-units base` still prints in more than one way, in our units; counts (inst, byte, %)
-#: are as they are.
+#: Units that vary even with `--print-units base`, in our units; counts (inst, byte, %) are
+#: unchanged.
 _UNITS = {
     "nsecond": 1e-9,
     "ns": 1e-9,
@@ -42,12 +42,12 @@ def count_kernels(
     """Run a program under ncu and return its kernels between the profiler's start and stop, in the
     order launched.
 
-    command: a program that brackets what counts with `torch.cuda.profiler.start()` and `.stop()`,
-    or their like. counters: ncu's names, such as `dram__bytes_read.sum`; one that ncu does not know
-    is left out.  cold: empty the caches before each kernel, else leave them.
-    The clocks are left alone. Each kernel may be replayed several times, so the program's own times
-    mean nothing. Raises HpmlError when ncu is missing, may not read the counters, or measured
-    nothing, with its last words.
+    command: a program that brackets the measured part with `torch.cuda.profiler.start()` and
+    `.stop()`, or equivalents. counters: ncu's names, such as `dram__bytes_read.sum`; unknown ones
+    are left out.  cold: whether to empty the caches before each kernel. Clocks are not locked. Each
+    kernel may be replayed several times, so the program's own times are meaningless. Raises
+    HpmlError, with the last lines of ncu's output, if ncu is missing, may not read the counters, or
+    measured nothing.
     """
     wanted = list(counters)
     while True:
@@ -111,10 +111,10 @@ def _count(
 
 
 def parse(lines: Iterable[str]) -> list[Kernel]:
-    """The kernels of ncu's CSV, which stands between lines of its own and of the program.
+    """The kernels of ncu's CSV, which is mixed with other output of ncu and of the program.
 
-    A counter that the card does not have (`n/a`) is left out. Raises HpmlError for a table without
-    ncu's columns.
+    Counters that the card lacks (`n/a`) are left out. Raises HpmlError for a table without ncu's
+    columns.
     """
     import csv
 

@@ -1,4 +1,4 @@
-"""Figures that others publish, each with the document that has it."""
+"""Figures published by others, each with its document."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hpml_plugins.published import read_data
 
 
 class PublishedFigure(msgspec.Struct, frozen=True):
-    """One number that somebody published.
+    """One published number.
 
-    about: the topic ("roofline").  what: in words.  subject: what it is of, such as {"model":
+    about: the topic ("roofline").  what: in words.  subject: the measured object, such as {"model":
     "resnet18", "gpus": 1}. quantity: which of the document's numbers ("intensity").  value: in
     `unit`, SI base units.  document: its key in the data file.  source: the document in words.
-    note: what a reader should know, such as what cannot be right about it.
+    note: remarks for readers, such as what cannot be right about it.
     """
 
     about: str
@@ -37,8 +37,8 @@ def published_figures(
 
     about, quantity, subject: only those of this topic, quantity or subject.
 
-    `published_figures("roofline", "intensity", model="resnet18")` gives one figure a GPU. The
-    quantities of one subject follow one another. Nothing is found for a topic that the file does
+    `published_figures("roofline", "intensity", model="resnet18")` gives one figure per GPU. The
+    quantities of one subject follow one another. The result is empty for a topic that the file does
     not have.
     """
     return [

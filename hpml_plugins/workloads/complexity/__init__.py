@@ -1,5 +1,5 @@
-"""What a model costs, not timed: multiply-adds, parameters, activations and bytes, by layer and
-operator."""
+"""The cost of a model, without timing: multiply-adds, parameters, activations and bytes, by layer
+and operator."""
 
 from hpml_plugins.workloads.complexity.counting import ModelCount, Work, count_model
 from hpml_plugins.workloads.complexity.models import build_model, require_classifier

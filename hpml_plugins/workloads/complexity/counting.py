@@ -25,14 +25,13 @@ from hpml_plugins.workloads.complexity.tracing import (
 
 @dataclass
 class Work:
-    """Operations added up.
+    """Sums over operations.
 
     calls: how many operations.  multiply_adds: of convolutions, linear layers, matrix products and
-    attention.  apart: fvcore's count of what is not made of them (normalisation, pooling).
-    activations, activation_bytes: size of the results in new memory.  bytes: of every tensor,
-    weights included, that an operator reads or writes, each once per operator, as if nothing were
-    fused or cached.  counted: False where an operator without a formula is among them. operators:
-    their names.
+    attention.  apart: fvcore's count of other operations (normalisation, pooling). activations,
+    activation_bytes: size of the results in new memory.  bytes: of every tensor, weights included,
+    that an operator reads or writes, each once per operator, as if nothing were fused or cached.
+    counted: False if one of the operators has no formula. operators: their names.
     """
 
     calls: int = 0
@@ -63,14 +62,14 @@ class Work:
 
 @dataclass(frozen=True)
 class ModelCount:
-    """What one forward pass of one input (a batch of one, eval mode) through a model costs.
+    """The cost of one forward pass of one input (a batch of one, eval mode) through a model.
 
     operations: in order.  total: all of them.  layers: path of a module → its own operations
     without its children's, so that they add up to the total.  layer_types, layer_parameters: path →
     class, and numbers in its own parameters, shared ones once.  operators: fvcore's name → sum.
     parameters: numbers in all parameters.  torch_flops: the same pass by torch's own flop_counter.
-    published_multiply_adds: torchvision's, rounded to 1 M, for this size of image; None where it
-    has none.
+    published_multiply_adds: torchvision's, rounded to 1 M, for this size of image; None if it
+    publishes none.
     """
 
     model: str
@@ -86,14 +85,14 @@ class ModelCount:
 
     @property
     def has_negative(self) -> bool:
-        """Whether an operation has a negative count: a fault of its formula."""
+        """Whether an operation has a negative count, which is a fault of its formula."""
         return any(operation.multiply_adds < 0 for operation in self.operations)
 
     @property
     def uncounted(self) -> dict[str, int]:
-        """Operators of which no work is counted, such as a ReLU: name → calls.
+        """Operators whose work is not counted, such as a ReLU: name → calls.
 
-        None of them is a sum of products: a model with one that has no formula is refused.
+        They are not sums of products: a model with a sum of products without a formula is refused.
         """
         return {
             name: work.calls for name, work in self.operators.items() if not work.counted
@@ -101,11 +100,11 @@ class ModelCount:
 
 
 def count_model(model: str) -> ModelCount:
-    """Count one forward pass of one input through `model`, spelled as for `build_model`.
+    """Count one forward pass of one input through `model`, named as for `build_model`.
 
     Raises HpmlError as `build_model` does, for a model that cannot be traced, for one with an
-    operator that may multiply and has no formula, where torch's own count of the same pass differs,
-    and where fvcore does not import. Formulas for operators of one's own:
+    operator that may multiply and has no formula, if torch's own count of the same pass differs,
+    and if fvcore does not import. Formulas for custom operators:
     `torch.utils.flop_counter.register_flop_formula`, in FLOP, 2 a multiply-add.
     """
     import torch
@@ -133,7 +132,7 @@ def count_model(model: str) -> ModelCount:
             work.add(operation)
     require_agreement(model, total, by_operator, torchs)
     layer_parameters = dict.fromkeys(modules, 0)
-    # a shared one for the first module that has it
+    # a shared parameter counts for the first module that has it
     for path, parameter in network.named_parameters():
         layer_parameters[path.rpartition(".")[0]] += parameter.numel()
     return ModelCount(
@@ -159,7 +158,8 @@ def count(
     traced."""
     try:
         operations = trace(network, inputs)
-        # shapes alone decide the path through torchvision's models: nothing need be computed twice
+        # only shapes decide the path through torchvision's models, so nothing needs to be computed
+        # twice
         with unfused_attention():
             return operations, count_dispatched(
                 network, inputs, "cpu" if name.is_factory else "meta"
@@ -182,8 +182,8 @@ def count(
 def require_agreement(
     model: str, total: Work, operators: Mapping[str, Work], torchs: DispatchedCount
 ) -> None:
-    """Raise HpmlError where products were not counted: by an operator without a formula, or by one
-    of the two counts alone."""
+    """Raise HpmlError if products were not counted: by an operator without a formula, or by only
+    one of the two counts."""
     if torchs.without_formula:
         names = ", ".join(
             f"{name} ×{calls}" for name, calls in torchs.without_formula.items()

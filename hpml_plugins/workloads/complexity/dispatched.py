@@ -1,8 +1,8 @@
 """FLOP of one forward pass by torch's own flop_counter, at the level of torch's dispatcher.
 
-Composite operators are made of few there, so that none is missed: what multiplies has a formula,
-torch's, ours or the model's author's (`torch.utils.flop_counter.register_flop_formula`), or is
-named.
+Composite operators consist of a few operators there, so none is missed: an operator that multiplies
+has a formula, torch's, ours or the model's author's
+(`torch.utils.flop_counter.register_flop_formula`), or is reported.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _PRODUCTS = re.compile(
     r"|[cp]dist|euclidean|cholesky|triangular|matrix_exp|orgqr|ormqr|geqrf|householder|(^|_)lu_"
     r"|svd|eig|ldl_"
 )
-#: Of those names, what is none.
+#: Exceptions among those names.
 _NOT_PRODUCTS = re.compile(r"linalg_(vector_norm|check_errors|cross)")
-#: Of other libraries: what moves data or samples with weights, as `interpolate` does.
+#: Operators of other libraries that move data or sample with weights, as `interpolate` does.
 _OTHERS_WITHOUT = frozenset(
     f"torchvision::{name}"
     for name in ("nms", "roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")
@@ -40,8 +40,8 @@ _OTHERS_WITHOUT = frozenset(
 
 @dataclass(frozen=True)
 class DispatchedCount:
-    """flops: FLOP in all.  operators: the dispatcher's name → FLOP.  without_formula: of what may
-    multiply and has no formula, the name → calls."""
+    """flops: FLOP in all.  operators: the dispatcher's name → FLOP.  without_formula: operators
+    that may multiply and have no formula, name → calls."""
 
     flops: int
     operators: Mapping[str, int]
@@ -57,7 +57,7 @@ def count_dispatched(network: Any, inputs: Sequence[Any], device: str) -> Dispat
     executed: Counter[Any] = Counter()
 
     class Executed(TorchDispatchMode):  # type: ignore[misc]
-        """Notes what torch's counter executes."""
+        """Records the operators that torch's counter executes."""
 
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -108,8 +108,8 @@ def _may_multiply(name: str) -> bool:
 
 
 def _formulas(registry: Mapping[Any, Callable[..., int]]) -> dict[Any, Callable[..., int]]:
-    """Of the operators that torch's registry lacks, and torch's own of matrix products, for complex
-    numbers too. They take tensors, as `_get_raw` says."""
+    """Formulas of operators that torch's registry lacks, and torch's own of matrix products,
+    extended to complex numbers. They take tensors, as `_get_raw` declares."""
     import torch
 
     aten = torch.ops.aten

@@ -1,7 +1,7 @@
 """Multiply-adds of the operators that are sums of products, from the shapes of their tensors.
 
-One multiply-add is 1 MAC and 2 FLOP; biases, and products without a sum, are not counted. Of
-complex numbers one is four of real numbers (`COMPLEX`).
+One multiply-add is 1 MAC and 2 FLOP; biases, and products without a sum, are not counted. A complex
+multiply-add counts as four real ones (`COMPLEX`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def contraction_multiply_adds(result: Shape, *contracted: int) -> int:
 
 
 def tensordot_multiply_adds(left: Shape, right: Shape, result: Shape) -> int:
-    """Multiply-adds of a tensordot, whichever dimensions it sums over.
+    """Multiply-adds of a tensordot over any dimensions.
 
     With left = M · K elements, right = K · N and result = M · N: M · K · N. (3, 4, 5) by (4, 5, 6):
     3 · 20 · 6 = 360.
@@ -33,9 +33,9 @@ def tensordot_multiply_adds(left: Shape, right: Shape, result: Shape) -> int:
 
 
 def convolution_multiply_adds(moving: Shape, weight: Shape) -> int:
-    """Multiply-adds of a convolution, whatever its padding and groups.
+    """Multiply-adds of a convolution with any padding and groups.
 
-    moving: shape of the result; of the input, where it is transposed.  weight: (channels of
+    moving: shape of the result; for a transposed convolution, of the input.  weight: (channels of
     `moving`, channels a group of the other side, kernel …).  Result (16, 8, 8), weight (16, 16, 3,
     3): 1024 · 144 = 147,456. Source: torch/utils/flop_counter.py, conv_flop_count.
     """
@@ -63,10 +63,10 @@ def batched_product_multiply_adds(left: Shape, right: Shape) -> int:
 def recurrent_multiply_adds(steps: int, weights: Sequence[Shape]) -> int:
     """Multiply-adds of an RNN, LSTM or GRU: each weight once in each step of each sequence.
 
-    steps: length · batch.  weights: of all layers, directions and gates; biases, of one dimension,
-    are left out, and so are the products of gates, element by element. A GRU of 16 inputs and 24
-    hidden values over 10 steps: 10 · (72 · 16 + 72 · 24) = 28,800. Source: the equations of
-    torch.nn.LSTM, GRU and RNN.
+    steps: length · batch.  weights: of all layers, directions and gates; biases, which have one
+    dimension, and element-wise products of gates are left out. A GRU of 16 inputs and 24 hidden
+    values over 10 steps: 10 · (72 · 16 + 72 · 24) = 28,800. Source: the equations of torch.nn.LSTM,
+    GRU and RNN.
     """
     return steps * sum(math.prod(weight) for weight in weights if len(weight) == 2)
 
@@ -81,10 +81,10 @@ def bilinear_multiply_adds(rows: int, weight: Shape) -> int:
 
 
 def distance_multiply_adds(left: Shape, right: Shape, power: float) -> int:
-    """Multiply-adds of the distances between all pairs of rows: one square a coordinate.
+    """Multiply-adds of the distances between all pairs of rows: one square per coordinate.
 
     left, right: (…, rows, coordinates).  power: 2; other norms have no products: 0.  (7, 3) and (5,
-    3): 7 · 5 · 3 = 105, however torch computes it.
+    3): 7 · 5 · 3 = 105, independent of how torch computes it.
     """
     return math.prod(left) * right[-2] if power == 2 else 0
 
@@ -110,7 +110,7 @@ def einsum_multiply_adds(equation: str, shapes: Sequence[Shape]) -> int:
     left, right = indices
     letters = operands.replace(",", "").replace("...", "")
     kept = set(result) if arrow else {each for each in letters if letters.count(each) == 1}
-    # an ellipsis is in the result unless it is spelled out without
+    # an ellipsis is in the result unless the result is given without one
     in_result = {
         each
         for each in (*left, *right)

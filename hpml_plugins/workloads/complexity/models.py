@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from hpml_plugins.errors import HpmlError, describe, nearest
 
-#: Models with auxiliary classifiers, which serve training only: neither their work nor their
+#: Models with auxiliary classifiers, which are only for training: neither their work nor their
 #: parameters are counted.
 AUXILIARY = ("googlenet", "inception_v3")
 USUAL_SIZE = 224
@@ -29,12 +29,12 @@ class ModelName:
 
     @property
     def is_factory(self) -> bool:
-        """Whether it names a factory rather than a classifier of torchvision."""
+        """Whether it names a factory and not a classifier of torchvision."""
         return ":" in self.name
 
 
 def parse_model_name(text: str) -> ModelName:
-    """Parse a model's name as a grid spells it. Raises HpmlError where it cannot be parsed."""
+    """Parse a model's name from a grid. Raises HpmlError if it cannot be parsed."""
     one = r"(?:[a-z]\w*:)?\d+(?:x\d+)*"
     found = re.fullmatch(
         rf"(?P<name>\w+|[\w.]+:[\w.]+)(@(?P<inputs>{one}(,{one})*))?", text
@@ -56,10 +56,10 @@ def build_model(model: str) -> tuple[Any, Any]:
     """The model in eval mode on the CPU, and one input of zeros, a batch of one.
 
     model: a torchvision classifier or `module:factory`, and `@3x224x224` or `@int64:128` for the
-    shape of one input. Of several, `@3x224x224,int64:12`, there is a tuple, and likewise where the
-    factory returns its inputs with the model, (module, (input, …)). The weights of torchvision's
-    models are uninitialised memory. Classifiers with auxiliary heads come without them. Raises
-    HpmlError for an unknown model, a factory that fails and a dtype that torch lacks.
+    shape of one input. Several inputs, `@3x224x224,int64:12`, give a tuple, as does a factory that
+    returns its inputs with the model, (module, (input, …)). The weights of torchvision's models are
+    uninitialised memory. Classifiers with auxiliary heads come without them. Raises HpmlError for
+    an unknown model, a factory that fails and a dtype that torch lacks.
     """
     import torch
 
@@ -97,7 +97,7 @@ def published_multiply_adds(name: str, size: int) -> float | None:
 
 
 def _build_from_factory(name: str) -> tuple[Any, tuple[Any, ...]]:
-    """The model and the inputs that the factory gave; none where it gave the model alone."""
+    """The model and the inputs from the factory; no inputs if it returned only the model."""
     import torch
 
     try:
@@ -122,8 +122,8 @@ def _build_classifier(name: str) -> Any:
     """Not on "meta": torch's tracer cannot run convolutions there, and a few models compute while
     they are built.
 
-    torch.nn.init does nothing meanwhile: drawing VGG's 144 M normal numbers costs seconds, and
-    counts depend on shapes.
+    torch.nn.init does nothing during the build: drawing VGG's 144 M normal numbers takes seconds,
+    and counts only depend on shapes.
     """
     from unittest import mock
 
@@ -145,7 +145,7 @@ def _build_classifier(name: str) -> Any:
 
 
 def require_classifier(name: str) -> None:
-    """Raise HpmlError for a model that is no classifier of torchvision's."""
+    """Raise HpmlError for a model that is not a classifier of torchvision."""
     from torchvision import models
 
     known = models.list_models(module=models)

@@ -1,7 +1,6 @@
-"""The operations of one forward pass, as fvcore sees them: a model and an input in, plain values
-out.
+"""The operations of one forward pass, traced by fvcore: from a model and an input to plain values.
 
-The one module that uses fvcore, whose last release is of 2022 and which needs torch.jit.
+The only module that uses fvcore, whose last release was in 2022 and which needs torch.jit.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ def _aten(*lists: str) -> frozenset[str]:
     return frozenset(f"aten::{name}" for names in lists for name in names.split())
 
 
-#: Operators that read and write no memory of tensors: views, sizes, and what is the identity in
-#: eval mode. `reshape`, `contiguous`, `flatten` and `to` copy where the memory layout requires it;
-#: they are taken for views.
+#: Operators that read and write no memory of tensors: views, sizes, and operators that are the
+#: identity in eval mode. `reshape`, `contiguous`, `flatten` and `to` copy where the memory layout
+#: requires it; they count as views.
 WITHOUT_TRAFFIC = _aten(
     """alias chunk contiguous detach expand expand_as flatten narrow permute reshape select slice split split_with_sizes
     squeeze t tensor_split to transpose type_as unbind unflatten unsqueeze unsqueeze_ view view_as movedim swapaxes""",  # noqa: E501
@@ -66,9 +65,9 @@ class Operation:
     """One call of an operator in one forward pass.
 
     layer: path of the module whose `forward` called it, "" for the model's own.  name: fvcore's
-    name, such as "conv". multiply_adds: 0 where it is not made of them.  apart: fvcore's count of
-    what is not (normalisation, pooling). counted: whether there is a formula, or the operator does
-    no arithmetic.  activations, activation_bytes: size of the results in new memory.  bytes: of the
+    name, such as "conv". multiply_adds: 0 for other operations.  apart: fvcore's count of those
+    (normalisation, pooling). counted: whether there is a formula, or the operator does no
+    arithmetic.  activations, activation_bytes: size of the results in new memory.  bytes: of the
     tensors it reads and writes.
     """
 
@@ -85,8 +84,8 @@ class Operation:
 def trace(model: Any, inputs: Sequence[Any]) -> list[Operation]:
     """The operations of one forward pass of `model` on `inputs`, in order, by torch's tracer.
 
-    Raises ImportError where fvcore, or what it needs of torch, is missing, and whatever the model
-    raises.
+    Raises ImportError if fvcore, or a part of torch that it needs, is missing, and any error of the
+    model.
     """
     with warnings.catch_warnings(), unfused_attention():
         warnings.simplefilter("ignore")  # torch.jit is deprecated, and fvcore needs it
@@ -113,8 +112,8 @@ def trace(model: Any, inputs: Sequence[Any]) -> list[Operation]:
 
 @contextmanager
 def _keeping_results(model: Any) -> Iterator[None]:
-    """The model returns every tensor that is computed in it: the tracer removes what no result
-    depends on, such as a head that is not used, and that is computed all the same."""
+    """Make the model return every tensor that it computes: otherwise the tracer removes operations
+    that no result depends on, such as an unused head, although they are executed."""
     from torch import Tensor
     from torch.overrides import TorchFunctionMode
     from torch.utils._pytree import tree_leaves
@@ -163,7 +162,7 @@ def unfused_attention() -> Iterator[None]:
 
 
 def _products() -> Mapping[str, Formula]:
-    """Operator → multiply-adds of a call, of all that are sums of products."""
+    """Operator → multiply-adds of a call, for all operators that are sums of products."""
     found: dict[str, Formula] = {
         "aten::dot": _product_of(0),
         "aten::inner": lambda inputs, outputs: tensordot_multiply_adds(
@@ -226,7 +225,7 @@ def _attention(inputs: list[Any], outputs: list[Any]) -> int:
 
 def _recurrent(inputs: list[Any], outputs: list[Any]) -> int:
     steps = math.prod(_sizes(inputs[0])[:-1])
-    # a cell's weights are inputs, those of layers are the last list, after that of hidden values
+    # a cell's weights are inputs; those of layers are the last list, after that of hidden values
     lists = [value for value in inputs if value.node().kind() == "prim::ListConstruct"]
     is_cell = outputs[0].node().kind().endswith("_cell")
     weights = inputs[2:4] if is_cell else list(lists[-1].node().inputs())
@@ -249,7 +248,8 @@ def _weighted_bag(inputs: list[Any], outputs: list[Any]) -> int:
 
 
 def _of_author(kind: str) -> Formula | None:
-    """By the formula that the model's author registered with torch; None where there is none."""
+    """Multiply-adds by the formula that the model's author registered with torch; None if there is
+    none."""
     import torch
     from torch.utils.flop_counter import flop_registry
 
@@ -269,7 +269,7 @@ def _of_author(kind: str) -> Formula | None:
 
 
 def _stand_in(value: Any) -> Any:
-    """What a formula is handed for a traced value: a tensor without memory, or the constant."""
+    """The argument of a formula for a traced value: a tensor without memory, or the constant."""
     import torch
 
     if value.isCompleteTensor():
@@ -319,7 +319,7 @@ class _Count(NamedTuple):
 def _count(
     node: Any, kind: str, products: Mapping[str, Formula], others: Mapping[str, Any]
 ) -> _Count:
-    """Not known: without a formula, or where the formula does not handle this form of the call."""
+    """Unknown: no formula, or the formula does not handle this form of the call."""
     inputs = list(node.inputs())
     outputs = list(node.outputs())
     try:
@@ -342,8 +342,7 @@ def _is_complex(value: Any) -> bool:
 
 
 def _only_scalars(node: Any) -> bool:
-    """Whether all its tensors are single numbers: the model's arithmetic with sizes, which is
-    traced too."""
+    """Whether all its tensors are single numbers: the model's arithmetic on sizes is traced too."""
     tensors = [
         value
         for value in (*node.inputs(), *node.outputs())
@@ -355,7 +354,7 @@ def _only_scalars(node: Any) -> bool:
 
 
 def _tensors(values: Any) -> Iterator[tuple[int, int]]:
-    """(elements, B per element) of each traced tensor, of a list those that it was made of.
+    """(elements, B per element) of each traced tensor; for a list, of its items.
 
     Single numbers are left out: they may be numbers of the Python code, which versions of torch
     trace differently.

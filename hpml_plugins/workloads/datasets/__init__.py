@@ -1,5 +1,5 @@
-"""Data sets: where they are searched for, how they are read, what a benchmark gets. Importing loads
-no torch.
+"""Data sets: where they are searched for, how they are read, and their form in a benchmark.
+Importing this does not load torch.
 
 A built-in plugin: registry.yaml names this module, and other plugins bring data sets by the same
 hook.

@@ -11,8 +11,8 @@ import torch
 
 from hpml_plugins.errors import HpmlError
 
-#: Epochs per seed. torch's DistributedSampler adds seed and epoch: there epoch 1 of seed 0 is epoch
-#: 0 of seed 1.
+#: Epochs per seed. torch's DistributedSampler adds seed and epoch, so that epoch 1 of seed 0 is
+#: epoch 0 of seed 1.
 _EPOCHS = 100_003
 
 
@@ -22,11 +22,11 @@ def epoch_seed(seed: int, epoch: int) -> int:
 
 
 def rank_share(order: Any, rank: int, ranks: int, *, even: bool) -> Any:
-    """Every ranks-th of an epoch's order, as DistributedSampler does it. The shares are disjoint.
+    """Every ranks-th sample of an epoch's order, as in DistributedSampler. The shares are disjoint.
 
-    even: all ranks get equally many, and up to ranks − 1 samples are left out: training needs it,
-    because a rank with one more step waits forever. Otherwise the shares cover everything: testing
-    needs that; DistributedSampler would repeat some.
+    even: all ranks get the same number, and up to ranks − 1 samples are left out, for training: a
+    rank with one more step would wait forever. Otherwise the shares cover all samples, for testing;
+    DistributedSampler would repeat some.
     """
     if not 0 <= rank < ranks:
         raise HpmlError(f"rank {rank} of {ranks} does not exist")
@@ -35,13 +35,13 @@ def rank_share(order: Any, rank: int, ranks: int, *, even: bool) -> Any:
 
 @dataclass(eq=False, repr=False)
 class Batches:
-    """One epoch of batches (images, labels), gathered on the device where the images are.
+    """One epoch of batches (images, labels), gathered on the device of the images.
 
     size: images per batch, on each rank.  seed, rank, ranks: as for `epoch_seed` and `rank_share`;
     drop_last makes the shares even and leaves out a last small batch.
 
-    The order is drawn on the CPU: an epoch is the same on every device. Without `set_epoch` every
-    epoch is the same one. Raises HpmlError when a rank's share has not one batch.
+    The order is drawn on the CPU: an epoch is the same on every device. Without `set_epoch` all
+    epochs are the same. Raises HpmlError if a rank's share is smaller than one batch.
     """
 
     images: Any
@@ -69,7 +69,7 @@ class Batches:
         return self._count
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is this epoch: another order."""
+        """Use the order of this epoch in the next pass."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:

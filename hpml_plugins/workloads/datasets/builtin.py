@@ -13,17 +13,17 @@ from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.workloads.datasets.dataset import Arrays
 from hpml_plugins.workloads.datasets.source import DataSource
 
-#: The four files of the MNIST format, plain as torchvision leaves them, or packed as they are
+#: The four files of the MNIST format, uncompressed as torchvision leaves them, or compressed as
 #: published.
 IDX_FILES = tuple(
     f"{part}-{what}-ubyte"
     for part in ("train", "t10k")
     for what in ("images-idx3", "labels-idx1")
 )
-#: B of the largest of them: a header, and 60,000 images of 28×28. What is longer is not read into
+#: B of the largest of them: a header, and 60,000 images of 28×28. Longer files are not read into
 #: memory.
 LARGEST_IDX = 16 + 60_000 * 28 * 28
-#: In torchvision's order, which is also the alphabet's and so ImageFolder's.
+#: In torchvision's order, which is also alphabetical and therefore ImageFolder's.
 CIFAR10_CLASSES = (
     "airplane",
     "automobile",
@@ -36,7 +36,7 @@ CIFAR10_CLASSES = (
     "ship",
     "truck",
 )
-#: Of each class of the digits, this share is for testing.
+#: The share of each class of the digits that is for testing.
 DIGITS_TEST_SHARE = 0.2
 DIGITS_SEED = 0
 
@@ -46,7 +46,7 @@ def read_digits(file: Path) -> Arrays:
     `split_by_class`.
 
     The file is scikit-learn's own and is read as its load_digits does, which would take 2 s to
-    import. Raises HpmlError when it does not hold rows of 64 levels and a digit.
+    import. Raises HpmlError unless it contains rows of 64 levels and a digit.
     """
     import numpy as np
 
@@ -61,10 +61,9 @@ def read_digits(file: Path) -> Arrays:
 
 
 def split_by_class(labels: Any, share: float, seed: int) -> Any:
-    """Which samples are for testing: of each class the share of its samples, rounded down. A bool
-    array.
+    """Which samples are for testing, a bool array: this share of each class, rounded down.
 
-    By NumPy's RandomState, whose stream is frozen: every version of NumPy gives the same split.
+    Uses NumPy's RandomState, whose stream is frozen: every version of NumPy gives the same split.
     """
     import numpy as np
 
@@ -84,8 +83,8 @@ def scikit_learn_root() -> tuple[Path, ...]:
 
 
 def read_idx(folder: Path, loader: str) -> Arrays:
-    """MNIST or Fashion-MNIST from its four idx files, plain or packed. loader: torchvision's, which
-    has the classes.
+    """MNIST or Fashion-MNIST from its four idx files, compressed or not. loader: torchvision's,
+    which has the classes.
 
     An idx file is four bytes, the last of which is the number of dimensions, the sizes as 32-bit
     numbers, and the data. Source: yann.lecun.com/exdb/mnist.
@@ -124,7 +123,7 @@ def read_idx(folder: Path, loader: str) -> Arrays:
 
 
 def read_cifar10(folder: Path) -> Arrays:
-    """CIFAR-10 by torchvision, which unpickles its files only after their MD5 was found right."""
+    """CIFAR-10 by torchvision, which checks the MD5 of its files before unpickling them."""
     import numpy as np
 
     splits = [
@@ -136,10 +135,10 @@ def read_cifar10(folder: Path) -> Arrays:
 
 
 def read_cifar10_jpeg(folder: Path) -> Arrays:
-    """CIFAR-10 as JPEG files in class folders, by torchvision's ImageFolder. Lossy: not to be named
-    CIFAR-10.
+    """CIFAR-10 as JPEG files in class folders, by torchvision's ImageFolder. Lossy, so it must not
+    be named CIFAR-10.
 
-    Raises HpmlError naming the folder or file that is wrong.
+    Raises HpmlError that names the wrong folder or file.
     """
     return Arrays(
         *_read_images(folder / "train"), *_read_images(folder / "test"), CIFAR10_CLASSES
@@ -178,13 +177,13 @@ def _torchvision(loader: str) -> Any:
 
 
 def download(root: Path, loader: str) -> None:
-    """By torchvision's loader of this name, which checks the MD5."""
+    """Download with torchvision's loader of this name, which checks the MD5."""
     _torchvision(loader)(str(root), download=True)
 
 
 def find_folder(root: Path, places: tuple[str, ...], names: tuple[str, ...]) -> Path | None:
-    """The first of these folders under the root that holds files or folders of these names, each
-    plain or as .gz."""
+    """The first of these folders under the root that contains files or folders of these names, each
+    uncompressed or as .gz."""
     for folder in (root / place for place in places):
         if all(
             (folder / name).exists() or (folder / f"{name}.gz").is_file() for name in names
@@ -205,7 +204,7 @@ def find_digits(root: Path) -> Path | None:
     )
 
 
-#: Their functions can be pickled: ranks get the data sets from the process that starts them.
+#: Their functions can be pickled: ranks receive the data sets from the process that starts them.
 _BUILT_IN = (
     DataSource(
         name="digits",

@@ -1,4 +1,4 @@
-"""`hpml data`: which data sets are here, and how to get the others."""
+"""`hpml data`: shows which data sets are present, and how to get the others."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from hpml_plugins.workloads.datasets.lookup import source_of, sources
 from hpml_plugins.workloads.datasets.places import DATA_VARIABLE, cache, roots
 from hpml_plugins.workloads.datasets.source import DataSource
 
-#: An archive that unpacks to more than this many times its size is taken for an attack that fills
-#: the disk. Images and tables unpack to 1 to 20 times their size, gzip at most to 1,032 times.
+#: An archive that unpacks to more than this many times its size counts as an attack that fills the
+#: disk. Images and tables unpack to 1 to 20 times their size, gzip at most to 1,032 times.
 LARGEST_RATIO = 100
 #: Archives smaller than this, B, may unpack to LARGEST_RATIO times this size.
 SMALLEST = 1 << 18
@@ -76,7 +76,7 @@ def add(archive: Path, name: str, root: Path | None) -> int:
 @command.command("show")
 @click.argument("name")
 def show(name: str) -> int:
-    """Load NAME and show what it holds. Decodes it, so that no benchmark has to."""
+    """Load NAME and show its contents. Decodes it, so that no benchmark has to."""
     from hpml_plugins.workloads.datasets import load_data
 
     data = load_data(name, say=say)
@@ -91,7 +91,7 @@ def show(name: str) -> int:
 
 
 def _of_plugins(settings: Settings) -> dict[str, Any]:
-    """The data sets of the plugins; none where there is no registry."""
+    """The data sets of the plugins; none without a registry."""
     from hpml_plugins.host import load_sources, make_host
     from hpml_plugins.registry import read_registry
 
@@ -135,9 +135,9 @@ def _numbers(values: tuple[float, ...]) -> str:
 
 
 def download(name: str, root: Path) -> Path:
-    """Fetch a data set into a root, unless it is there. Returns its path.
+    """Fetch a data set into a root, unless it is already there. Returns its path.
 
-    Raises UsageError where no library downloads it, HpmlError where that failed.
+    Raises UsageError if no library downloads it, HpmlError if the download failed.
     """
     source = _source(name)
     if there := source.path_under(root):
@@ -158,11 +158,11 @@ def unpack(archive: Path, root: Path, name: str = "") -> Path:
     """Unpack an archive of a data set into a root, completely or not at all. Returns the data set's
     path.
 
-    name: of the data set; the archive's, without its endings, when left out.  Members that would
-    land outside, links and devices are refused, and what unpacks to more than LARGEST_RATIO times
-    its size. It is read to its end, so that a wrong checksum is noticed. Raises UsageError for a
-    name or file that is none, or a data set that is there already, HpmlError for an archive that is
-    damaged or holds something else.
+    name: of the data set; default: the archive's name without its endings.  Refuses members that
+    would land outside, links, devices, and archives that unpack to more than LARGEST_RATIO times
+    their size. The archive is read to its end, so that a wrong checksum is noticed. Raises
+    UsageError for an invalid name or file or an existing data set, HpmlError for an archive that is
+    damaged or contains something else.
     """
     source = _source(name or archive.name.partition(".")[0])
     if source.unpack_to is None:
@@ -186,7 +186,7 @@ def unpack(archive: Path, root: Path, name: str = "") -> Path:
             unpacked = _present(source, Path(scratch), str(archive))
             target = root / unpacked.relative_to(scratch)
             target.parent.mkdir(parents=True, exist_ok=True)
-            if target.is_dir():  # something else, for find did not know it
+            if target.is_dir():  # something else, because find did not recognise it
                 raise UsageError(
                     f"{target} exists and is not a complete {source.name}; remove it first"
                 )
@@ -211,8 +211,8 @@ def _source(name: str) -> DataSource:
 
 
 def _decompress(archive: Path, content: IO[bytes]) -> None:
-    """Write what gzip, bzip2 or xz has packed, or the archive itself, to its end, where the
-    checksum is.
+    """Write the decompressed archive (gzip, bzip2, xz or none) up to its end, where the checksum
+    is.
 
     Raises TarError as soon as it is longer than LARGEST_RATIO times the archive.
     """
@@ -233,7 +233,7 @@ def _decompress(archive: Path, content: IO[bytes]) -> None:
 
 
 def _require_end(content: IO[bytes], position: int) -> None:
-    """Raise TarError unless two or more blocks of zeros, and nothing else, stand behind the last
+    """Raise TarError unless two or more blocks of zeros, and nothing else, follow the last
     member."""
     content.seek(position)
     if (
@@ -246,10 +246,10 @@ def _require_end(content: IO[bytes], position: int) -> None:
 
 
 def _plain(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
-    """tarfile's own filter, and no links: no data set needs one, and every known way out of that
+    """tarfile's own filter, without links: no data set needs one, and every known escape from that
     filter used one.
 
-    Nor holes, which make a file of any size from a few bytes.
+    Holes are refused too, because they make a file of any size from a few bytes.
     """
     if member.issym() or member.islnk() or member.issparse():
         raise tarfile.TarError(

@@ -28,7 +28,7 @@ class Arrays:
 
 
 def find_fault(arrays: Arrays) -> str:
-    """What is wrong with their types, lengths, shapes or labels; empty where nothing is."""
+    """A problem with their types, lengths, shapes or labels; empty if there is none."""
     shapes = set()
     for part, images, labels in (
         ("training", arrays.train_images, arrays.train_labels),
@@ -66,7 +66,7 @@ class Split:
         return len(self.labels)
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
-        """One image and its label: a Split is a map-style data set of torch's."""
+        """One image and its label: a Split is a map-style data set for torch."""
         return self.images[index], int(self.labels[index])
 
     def to(self, device: Any) -> Split:
@@ -74,10 +74,10 @@ class Split:
         return Split(self.images.to(device), self.labels.to(device))
 
     def take(self, n: int, seed: int = 0) -> Split:
-        """n of the samples with the classes balanced: no class has one more than another that had
-        more to give.
+        """n of the samples with balanced classes: the counts differ by at most one, except for
+        classes with too few samples.
 
-        In their original order. Raises HpmlError when there are fewer than n, or n is below 1.
+        In their original order. Raises HpmlError if there are fewer than n, or if n is below 1.
         """
         import torch
 
@@ -95,8 +95,8 @@ class Split:
         return Split(self.images[chosen], self.labels[chosen])
 
     def batches(self, size: int, **options: Any) -> Batches:
-        """Batches made on the device where the images are. options: see `Batches`. `set_epoch`
-        before each epoch."""
+        """Batches made on the device of the images. options: see `Batches`. `set_epoch` before each
+        epoch."""
         from hpml_plugins.workloads.datasets.batches import Batches
 
         return Batches(self.images, self.labels, size, **options)
@@ -127,8 +127,8 @@ class DataSet:
         return int(channels), int(height), int(width)
 
     def take(self, train: int | None, test: int | None, seed: int = 0) -> DataSet:
-        """A part of it with the classes balanced, for quick runs; None takes all. mean and std stay
-        those of all."""
+        """A subset with balanced classes, for quick runs; None takes all. mean and std remain those
+        of all images."""
         train = train or len(self.train)
         test = test or len(self.test)
         part = f"{train} + {test} by seed {seed}"
@@ -144,8 +144,8 @@ class DataSet:
         return replace(self, train=self.train.to(device), test=self.test.to(device))
 
     def normalized(self, dtype: Any = None) -> DataSet:
-        """The same with images of this dtype (float32 when left out): values from 0 to 1, less the
-        mean, by the std."""
+        """A copy with images of this dtype (default: float32): values from 0 to 1, minus the mean,
+        divided by the std."""
         return replace(
             self,
             train=replace(self.train, images=self.normalize(self.train.images, dtype)),
@@ -153,8 +153,8 @@ class DataSet:
         )
 
     def normalize(self, images: Any, dtype: Any = None) -> Any:
-        """uint8 images (N, C, H, W) or (C, H, W) as this dtype, float32 when left out, with mean 0
-        and deviation 1."""
+        """uint8 images (N, C, H, W) or (C, H, W) as this dtype (default: float32), with mean 0 and
+        deviation 1."""
         import torch
 
         if images.dtype != torch.uint8:
@@ -164,12 +164,12 @@ class DataSet:
         mean, std = torch.tensor(
             [self.mean, self.std], dtype=torch.float32, device=images.device
         )[:, :, None, None]
-        # A channel without any deviation has nothing to be scaled.
+        # A channel with zero deviation needs no scaling.
         scale = torch.where(std > 0, 1 / (255 * std), torch.ones_like(std))
         return ((images - 255 * mean) * scale).to(dtype or torch.float32)
 
     def facts(self) -> dict[str, str | float]:
-        """What a Record says of it."""
+        """Its description for a Record."""
         facts: dict[str, str | float] = {
             "fingerprint": self.fingerprint,
             "train": len(self.train),

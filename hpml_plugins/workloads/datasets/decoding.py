@@ -1,5 +1,5 @@
-"""From the files of a data set to a DataSet: read, checked, fingerprinted, and decoded once for all
-processes.
+"""Loads the files of a data set as a DataSet: read, checked, fingerprinted, and decoded once for
+all processes.
 
 A decoded copy is one file of torch.save's in the user's cache, mapped into memory; written
 atomically.
@@ -23,15 +23,15 @@ from hpml_plugins.store import Lock, atomic_write
 from hpml_plugins.workloads.datasets.dataset import Arrays, DataSet, Split
 from hpml_plugins.workloads.datasets.places import cache
 
-#: Changes when the same files would decode to something else, or the copy is written differently.
+#: Change it if the same files would decode differently, or if the format of the copy changes.
 FORMAT = 3
 
 
 def load(
     name: str, path: Path, read: Callable[[Path], Arrays], progress: Callable[[str], None]
 ) -> DataSet:
-    """The data set at `path`, from its decoded copy, or else read now by `read`, whose HpmlError
-    for damaged files is passed on."""
+    """The data set at `path`, from its decoded copy, or else read by `read`, whose HpmlError for
+    damaged files is passed on."""
     copy = decoded_copy(name, path)
     with ExitStack() as locked:
         with suppress(HpmlError):  # without a lock several processes may decode at once
@@ -61,8 +61,8 @@ def to_data_set(name: str, arrays: Arrays) -> DataSet:
 
 
 def fingerprint(arrays: Arrays) -> str:
-    """SHA-256 over the classes, shapes and values: the same for the same data, however they were
-    stored."""
+    """SHA-256 over the classes, shapes and values: the same for the same data in any storage
+    format."""
     held = [
         arrays.train_images,
         arrays.train_labels,
@@ -109,8 +109,7 @@ def decoded_copy(name: str, path: Path) -> Path:
 
 
 def _read_copy(file: Path) -> DataSet | None:
-    """The data set, its tensors mapped and copied on write; None where there is no complete
-    copy."""
+    """The data set, its tensors mapped and copied on write; None if there is no complete copy."""
     import torch
 
     try:
@@ -122,7 +121,7 @@ def _read_copy(file: Path) -> DataSet | None:
 
 
 def _write_copy(file: Path, data: DataSet) -> str:
-    """Store the copy, and remove those of earlier states. Returns why that failed, or nothing."""
+    """Store the copy, and remove outdated ones. Returns the reason if that failed, or ""."""
     import torch
 
     buffer = io.BytesIO()

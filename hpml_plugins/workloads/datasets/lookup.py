@@ -1,4 +1,4 @@
-"""Data sets by name: those of the plugins in force, and the built-in ones."""
+"""Data sets by name: those of the active plugins, and the built-in ones."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from hpml_plugins.workloads.datasets.dataset import DataSet
 
 
 def load_data(name: str, *, say: Callable[[str], None] = lambda text: None) -> DataSet:
-    """The data set of this name, found on this machine: without a Bench, or in the process of a
-    rank.
+    """Load the data set of this name on this machine: without a Bench, or in the process of a rank.
 
-    say: called with what takes time.  Raises HpmlError where it is missing or damaged, UsageError
-    for an unknown name.
+    say: called with a message before slow steps.  Raises HpmlError if it is missing or damaged,
+    UsageError for an unknown name.
     """
     loaded: DataSet = source_of(name).load(say)
     return loaded
 
 
 def sources() -> dict[str, Any]:
-    """Name → data source: those of the plugins in force, and the built-in ones."""
+    """Name → data source, of the active plugins and the built-in ones."""
     return {**SOURCES, **available_sources()}
 
 

@@ -11,7 +11,7 @@ from hpml_plugins.temporary import absolute, user_cache
 DATA_VARIABLE = "HPML_DATA"
 #: Where distributions put data sets: Debian's dataset-* packages.
 SYSTEM = (Path("/usr/share/datasets"),)
-#: In it `data` holds what `hpml data` got, and `decoded` the decoded copies.
+#: `data` in it has the downloads of `hpml data`, and `decoded` the decoded copies.
 cache = user_cache
 
 

@@ -20,12 +20,12 @@ class DataSource:
     """Where a data set may be under a root, and how it is read.
 
     name: as in a grid.  find: the data set's file or folder under a root, or None; looks at file
-    names only, because it is called before any point is measured.  read: reads what `find`
-    returned; may raise whatever its libraries raise. looks_for: what `find` looks for, in words.
-    how_to_get: how a user gets it, a command.  modules: what `read` imports.  download: fetches it
-    into a root, where a library can.  unpack_to: the folder under a root into which an archive of
-    it is unpacked, "." for the root itself, None where no archive is known.  extra_roots: more
-    roots.
+    names only, because it is called before any point is measured.  read: reads the path from
+    `find`; may raise any error of its libraries. looks_for: a description of the files that `find`
+    expects. how_to_get: how a user gets it, a command.  modules: what `read` imports.  download:
+    fetches it into a root, if a library can.  unpack_to: the folder under a root into which an
+    archive of it is unpacked, "." for the root itself, None if no archive is known. extra_roots:
+    more roots.
     """
 
     name: str
@@ -48,15 +48,15 @@ class DataSource:
         )
 
     def path_under(self, root: Path) -> Path | None:
-        """The data set under this root; an unreadable root holds none."""
+        """The data set under this root; None for an unreadable root."""
         try:
             return self.find(root)
         except OSError:
             return None
 
     def why_missing(self) -> str:
-        """Why it cannot be loaded here, where it was searched for and how to get it; empty when it
-        can."""
+        """Why it cannot be loaded here, where it was searched for and how to get it; empty if it
+        can be loaded."""
         missing = [
             module for module in self.modules if importlib.util.find_spec(module) is None
         ]
@@ -74,11 +74,11 @@ class DataSource:
         )
 
     def load(self, progress: Callable[[str], None]) -> DataSet:
-        """The data set; nothing is downloaded. progress: called with what takes time.
+        """The data set; nothing is downloaded. progress: called with a message before slow steps.
 
         Decoded images are kept in the user's cache and mapped into memory from there, so that any
         number of processes may call this at once: one decodes, the others wait for it, and all
-        share the pages.  Raises HpmlError where it is missing or damaged.
+        share the pages.  Raises HpmlError if it is missing or damaged.
         """
         from hpml_plugins.workloads.datasets.decoding import load
 
@@ -93,14 +93,14 @@ class DataSource:
 
 
 def read_checked(source: DataSource, path: Path) -> Arrays:
-    """The data set at `path`, from its own files. Raises HpmlError when they are damaged."""
+    """The data set at `path`, from its own files. Raises HpmlError if they are damaged."""
     try:
         arrays = source.read(path)
         wrong = find_fault(arrays)
         fault = f"{path}: {wrong}" if wrong else ""
     except MemoryError:
         raise
-    except Exception as error:  # whatever the libraries raise for damaged files
+    except Exception as error:  # the libraries raise many kinds of errors for damaged files
         fault = error.what if isinstance(error, HpmlError) else f"{path}: {describe(error)}"
     if fault:
         raise HpmlError(
