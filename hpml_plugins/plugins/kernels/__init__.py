@@ -19,14 +19,14 @@ from hpml_plugins.plugins.kernels.operators import OPERATORS_CPU, OPERATORS_CUDA
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """Each family on one GPU, and a few small points of it on the CPU."""
+    """Each family on one GPU, and a few small points on the CPU."""
     on_gpu = [GEMM, GEMM_TOKENS, PREFILL, TRAINING, WINDOW, DECODE, EXPERTS, OPERATORS_CUDA]
     return [*on_gpu, GEMM_CPU, PREFILL_CPU, DECODE_CPU, EXPERTS_CPU, OPERATORS_CPU]
 
 
 @hookimpl
 def hpml_figures() -> list[Figure]:
-    """One figure for each family, and the fastest ways of all."""
+    """One figure per family, and the fastest variants."""
     from hpml_plugins.plugins.kernels.charts import FIGURES
 
     return FIGURES

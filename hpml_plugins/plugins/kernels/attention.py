@@ -13,9 +13,10 @@ from hpml_plugins.plugins.kernels import formulas
 from hpml_plugins.plugins.kernels.models import model
 from hpml_plugins.plugins.kernels.variants import Step, relative_error, speedup, survey
 
-#: Heads as in this model; the window is that of another.
+#: The heads are those of this model; the window is that of another one.
 MODEL, WINDOW_MODEL = "llama-3.1-8b", "mistral-7b"
-#: Tokens of a batch: shorter sequences are more of them. Of a cache: those of all its sequences.
+#: Tokens of a batch, in more sequences if these are shorter. Tokens of a cache, over all its
+#: sequences.
 TOKENS = {"cuda": 16384, "cpu": 512}
 CACHED = {"cuda": 131072, "cpu": 4096}
 #: Relative error against float64: bfloat16 rounds the softmax's weights, and gradients twice.
@@ -84,7 +85,7 @@ def measure_decode(bench: Bench, *, context: int, cache: str) -> dict[str, Any]:
     """Time one query for each sequence over `context` cached tokens.
 
     cache: "contiguous", or "paged", in pages of 128 tokens in random places. Raises HpmlError for
-    another one.
+    another value.
     """
     from hpml_plugins.plugins.kernels import attention_ways as ways
 
@@ -129,8 +130,8 @@ def measure_decode(bench: Bench, *, context: int, cache: str) -> dict[str, Any]:
 def builders_of(
     attends: Mapping[str, Callable[[], Any]], q: Any, k: Any, v: Any
 ) -> dict[str, Callable[[], Step]]:
-    """Name → what returns the step, one forward pass of these inputs.  attends: name → what returns
-    the back end."""
+    """Name → function that returns the step, one forward pass of these inputs.  attends: name →
+    function that returns the back end."""
 
     def builder(attend: Callable[[], Any]) -> Callable[[], Step]:
         return lambda: partial(attend(), q, k, v)
@@ -141,8 +142,8 @@ def builders_of(
 def sizes(length: int, device: str) -> tuple[int, int, int, int]:
     """Sequences, query heads, heads of keys and values, and numbers per head of MODEL.
 
-    Of sequences longer than two batches, one has a share of the heads, as each of several GPUs that
-    divide a model has.
+    A sequence longer than two batches has only a share of the heads, as on each of several GPUs
+    that share a model.
     """
     shape, tokens = model(MODEL), TOKENS[device]
     gpus = max(1, length // (2 * tokens))
@@ -156,8 +157,8 @@ def timed(
     baseline: str,
     tolerance: float = 0.0,
 ) -> dict[str, Any]:
-    """The metrics: of the fastest variant, with its speed-up over the baseline where that is
-    another one."""
+    """The metrics of the fastest variant, with its speed-up over the baseline if that is another
+    one."""
     found = survey(bench, builders, error, tolerance or TOLERANCE[bench.device], always=(baseline,))
     step = found.steps[found.fastest]
     bench.progress("timing", 0.6)

@@ -1,5 +1,4 @@
-"""Attention by the back ends that torch has, and by FlashAttention 3; its definition in float64.
-Imports torch.
+"""Attention by torch's back ends and FlashAttention 3; its definition in float64. Imports torch.
 
 Queries are (batch, heads, queries, head_dim), keys and values (batch, kv_heads, keys, head_dim);
 each group of heads / kv_heads query heads shares a head of keys and values.
@@ -40,7 +39,7 @@ def make_inputs(
     """Normal queries, keys and values; bfloat16 on a GPU, float32 on a CPU. queries: per sequence;
     0: `length`.
 
-    In memory the heads of a token lie side by side, as a model's linear layer leaves them.
+    The heads of a token are adjacent in memory, as a model's linear layer writes them.
     """
     generator = torch.Generator(device).manual_seed(seed)
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
@@ -94,7 +93,7 @@ def windowed_flash(window: int) -> Attend:
 
 
 def by_flash_attention_3(window: int = 0, *, causal: bool = True) -> Attend:
-    """FlashAttention 3, of the package `flash_attn_interface`. Raises ImportError where it is not
+    """FlashAttention 3, of the package `flash_attn_interface`. Raises ImportError if it is not
     installed."""
     from flash_attn_interface import flash_attn_func  # type: ignore[import-not-found]
 
@@ -118,7 +117,7 @@ def by_flex(mask: str, *arguments: Any) -> Attend:
 
 
 def page_table(batch: int, length: int, device: str, seed: int) -> Any:
-    """The places of each sequence's pages in the cache, (batch, pages): all places, in random
+    """The positions of each sequence's pages in the cache, (batch, pages): all positions, in random
     order."""
     pages = length // PAGE
     order = torch.randperm(batch * pages, generator=torch.Generator().manual_seed(seed))
@@ -140,8 +139,8 @@ def to_pages(values: Any, table: Any) -> Any:
 
 
 def gather_pages(cache: Any, table: Any) -> Any:
-    """The opposite of `to_pages`: one copy of the cache, of which the sequences are the second
-    dimension in memory."""
+    """The inverse of `to_pages`: one copy of the cache, with the sequences as second dimension in
+    memory."""
     _, heads, _, dim = cache.shape
     pages = cache.reshape(heads, -1, PAGE * dim).index_select(1, table.flatten())
     return pages.reshape(heads, len(table), -1, dim).transpose(0, 1)
@@ -211,7 +210,7 @@ def some_rows(length: int, count: int = 128) -> Any:
 
 
 def not_tried(reason: str) -> Attend:
-    """Stands for a back end that this plugin leaves out: raises NotImplementedError with the
+    """Placeholder for a back end that this plugin leaves out: raises NotImplementedError with the
     reason."""
     raise NotImplementedError(f"not tried: {reason}")
 
@@ -219,10 +218,10 @@ def not_tried(reason: str) -> Attend:
 def prefill_ways(
     window: int, length: int, device: str, *, training: bool = False
 ) -> dict[str, Callable[[], Attend]]:
-    """Name → what returns causal attention by one back end; it raises where the back end is
+    """Name → function that returns causal attention by one back end, and raises if the back end is
     missing.
 
-    training: whether the backward pass is computed too.
+    training: whether to compute the backward pass too.
     """
     if device == "cpu":
         return {name: partial(by_torch, name, causal=True) for name in ("flash", "math")}

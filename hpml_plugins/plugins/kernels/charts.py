@@ -1,4 +1,4 @@
-"""One figure for each family of kernels, and the fastest ways."""
+"""One figure per family of kernels, and the fastest variants."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import torch._inductor.config
 
 
 def compile_here(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function by torch.compile, for the shapes that it is called with, compiled in this
+    """The function by torch.compile, specialised to the shapes of its calls, compiled in this
     process.
 
     By default a pool of processes is started, which takes several seconds in each process that

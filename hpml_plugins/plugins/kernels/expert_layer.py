@@ -12,15 +12,15 @@ import torch
 from hpml_plugins.plugins.kernels.formulas import assignment
 from hpml_plugins.plugins.kernels.models import Model
 
-#: How far a token's logits of its own experts stand above the others, which are normal numbers.
+#: The margin of a token's logits for its own experts over the others, which are normal numbers.
 MARGIN = 16.0
 
 
 @dataclass(frozen=True)
 class Routing:
-    """Where tokens go. weights: of each token's experts, (tokens, top).  rows: the token of each
-    row of the permuted input, sorted by expert, (tokens · top,).  order: which choice of all
-    tokens' it is.  ends: the row behind the last one of each expert, int32.
+    """The routing of tokens. weights: of each token's experts, (tokens, top).  rows: the token of
+    each row of the permuted input, sorted by expert, (tokens · top,).  order: the index of each row
+    among the choices of all tokens.  ends: the row behind the last one of each expert, int32.
     """
 
     weights: Any
@@ -52,16 +52,16 @@ class Experts:
         """Choose experts and sort the choices by expert."""
         weights, chosen = self.choose(x)
         experts, order = chosen.flatten().sort(stable=True)
-        # not bincount, which waits for the device
+        # not bincount, which synchronises with the device
         ends = torch.searchsorted(experts, self.numbers, right=True, out_int32=True)
         return Routing(weights, order // self.top, order, ends)
 
     def permute(self, x: Any, routing: Routing) -> Any:
-        """The tokens, each as often as it has experts, those of one expert side by side."""
+        """The tokens, each once per expert, grouped by expert."""
         return x[routing.rows]
 
     def combine(self, outputs: Any, routing: Routing) -> Any:
-        """The sum of each token's outputs with its weights."""
+        """The weighted sum of each token's outputs."""
         weights = routing.weights.flatten()[routing.order].to(outputs.dtype)
         tokens = len(routing.weights)
         result = torch.zeros(tokens, outputs.shape[1], dtype=outputs.dtype, device=outputs.device)
@@ -76,8 +76,8 @@ class Experts:
         return self.combine(grouped(inner, self.down, routing.ends), routing)
 
     def exact(self, x: Any, token: int) -> Any:
-        """The layer's result for one token, in float64, by its definition, of the experts that
-        `choose` names."""
+        """The layer's result for one token, in float64, by its definition, with the experts that
+        `choose` selects."""
         weights, chosen = self.choose(x[token : token + 1])
         value, total = x[token].double(), 0.0
         for weight, expert in zip(weights[0].double(), chosen[0].tolist(), strict=True):
@@ -94,8 +94,7 @@ def grouped(rows: Any, weights: Any, ends: Any) -> Any:
 
 
 def looped(rows: Any, weights: Any, counts: list[int], out: Any) -> Any:
-    """The same by one product per expert, into out.  counts: rows of each expert, known to the
-    host."""
+    """The same by one product per expert, into out.  counts: rows of each expert, on the host."""
     for part, weight, result in zip(rows.split(counts), weights, out.split(counts), strict=True):
         if len(part):
             torch.mm(part, weight.t(), out=result)
@@ -105,11 +104,11 @@ def looped(rows: Any, weights: Any, counts: list[int], out: Any) -> Any:
 def build(
     shape: Model, counts: list[int], tokens: int, device: str, seed: int
 ) -> tuple[Experts, Any]:
-    """A layer of the model, and `tokens` tokens that its router sends to the experts in these
+    """A layer of the model, and `tokens` tokens that its router sends to the experts with these
     counts.
 
-    The router's rows are orthonormal; a token is a normal number everywhere plus MARGIN times the
-    rows of its experts.
+    The router's rows are orthonormal; a token has normal numbers plus MARGIN times the rows of its
+    experts.
     """
     generator = torch.Generator(device).manual_seed(seed)
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
@@ -134,5 +133,5 @@ def build(
 
 
 def expected_ends(counts: list[int]) -> list[int]:
-    """The row behind each expert's last one."""
+    """The row after each expert's last one."""
     return list(accumulate(counts))

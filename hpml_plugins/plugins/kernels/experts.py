@@ -12,7 +12,7 @@ from hpml_plugins.plugins.kernels.models import model
 from hpml_plugins.plugins.kernels.variants import Step, relative_error, speedup, survey, trial
 
 LOADS = ("balanced", "skewed")
-#: Relative error against float64: of one product, and of the layer, of three products and roundings
+#: Relative error against float64 of one product, and of the layer with three products and roundings
 #: between them.
 TOLERANCE = {"cuda": (1e-2, 2e-2), "cpu": (1e-5, 1e-5)}
 #: Rows and columns of the product that are checked.
@@ -22,7 +22,7 @@ CHECKED = 256
 def measure(bench: Bench, *, of: str, tokens: int, load: str) -> dict[str, Any]:
     """Time the product out of the experts by the fastest way, and the layer's stages.
 
-    of: a model with experts.  load: how tokens are shared out, see `formulas.loads`.
+    of: a model with experts.  load: the distribution of tokens, see `formulas.loads`.
     """
     import torch
 
@@ -60,7 +60,7 @@ def measure(bench: Bench, *, of: str, tokens: int, load: str) -> dict[str, Any]:
         return lambda: expert_layer.looped(inner, layer.down, counts, out)
 
     def error(result: Any) -> float:
-        """Of some rows of the first and of the last expert that has any."""
+        """The relative error of some rows of the first and of the last expert that has any."""
         last = max(number for number, count in enumerate(counts) if count)
         checked = [
             (0, slice(0, min(CHECKED, counts[0]))),

@@ -13,15 +13,15 @@ from hpml_plugins.plugins.kernels.paging import PAGE, Attend
 
 
 def attend(mask: BlockMask) -> Attend:
-    """FlexAttention, compiled by torch.compile on a GPU; on a CPU as its definition, which masks
-    every pair."""
+    """FlexAttention, compiled by torch.compile on a GPU; on a CPU its definition, which masks every
+    pair."""
     flex = compile_here(flex_attention) if torch.cuda.is_available() else flex_attention
     return lambda q, k, v: flex(q, k, v, block_mask=mask, enable_gqa=True)
 
 
 def causal_mask(length: int, window: int, device: str) -> BlockMask:
-    """Each query sees the keys at or before it, of a window the nearest ones. Made from blocks, not
-    from all pairs."""
+    """Each query sees the keys at or before it; with a window, the nearest ones. Made from blocks,
+    not from all pairs."""
     count = -(-length // PAGE)
     query = torch.arange(count, device=device)[:, None] * PAGE
     key = torch.arange(count, device=device)[None, :] * PAGE
@@ -38,14 +38,14 @@ def causal_mask(length: int, window: int, device: str) -> BlockMask:
 
 
 def _listed(blocks: Any) -> tuple[Any, Any]:
-    """How many blocks each row has, and which, in front of the others: (1, 1, rows) and (1, 1,
-    rows, columns)."""
+    """The number of blocks in each row, and their indices before the others: (1, 1, rows) and (1,
+    1, rows, columns)."""
     order = blocks.int().argsort(dim=1, descending=True, stable=True).int()
     return blocks.sum(1, dtype=torch.int32)[None, None], order[None, None].contiguous()
 
 
 def paged_mask(table: Any) -> BlockMask:
-    """Each sequence's single query sees the sequence's own pages of the cache, in full."""
+    """Each sequence's single query sees all of the sequence's own pages of the cache."""
     batch, pages = table.shape
     total = batch * pages
     places = torch.zeros(batch, 1, 1, total, dtype=torch.int32, device=table.device)

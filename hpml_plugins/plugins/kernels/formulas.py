@@ -1,5 +1,5 @@
-"""Operations and bytes of the kernels, what bounds them, and how tokens are shared out to experts.
-Pure."""
+"""Operations and bytes of the kernels, their limiting roof, and the distribution of tokens to
+experts. Pure."""
 
 from __future__ import annotations
 
@@ -61,8 +61,7 @@ def bound(flop: float, nbytes: float, peak: float | None, bandwidth: float | Non
     """The roof that binds: "compute" if the operations take longer at peak rate than the bytes,
     else "memory".
 
-    Empty where it is not known. Source: Williams, Waterman, Patterson, Roofline, Commun. ACM 52
-    (2009).
+    Empty if unknown. Source: Williams, Waterman, Patterson, Roofline, Commun. ACM 52 (2009).
     """
     if not flop or not nbytes:
         return "compute" if flop else "memory" if nbytes else ""
@@ -72,7 +71,8 @@ def bound(flop: float, nbytes: float, peak: float | None, bandwidth: float | Non
 
 
 def loads(kind: str, tokens: int, experts: int, top: int) -> list[int]:
-    """How many tokens each expert gets, `tokens` · `top` together and no expert more than `tokens`.
+    """The number of tokens of each expert: `tokens` · `top` in total, and at most `tokens` per
+    expert.
 
     kind: "balanced", as even as possible, or "skewed", in proportion to 1, 1/2, 1/3, … (Zipf's
     law). 4096 tokens, 8 experts, top 2: 1024 each, or 3014, 1507, 1005, 754, 603, 502, 431, 376
@@ -84,7 +84,7 @@ def loads(kind: str, tokens: int, experts: int, top: int) -> list[int]:
     rows = tokens * top
     found = [min(tokens, int(rows * weight / sum(weights))) for weight in weights]
     place = 0
-    # what rounding and the cap left over, to the first experts that have room
+    # the remainder after rounding and the cap goes to the first experts with room
     while sum(found) < rows:
         found[place % experts] += found[place % experts] < tokens
         place += 1
@@ -92,8 +92,7 @@ def loads(kind: str, tokens: int, experts: int, top: int) -> list[int]:
 
 
 def assignment(counts: Sequence[int], tokens: int) -> list[list[int]]:
-    """For each token, the experts that it uses, all different, such that the experts get these
-    counts.
+    """For each token, its experts, all different, such that the experts get these counts.
 
     Row j of all experts' rows in order goes to token j mod tokens: an expert with at most `tokens`
     rows meets no token twice. Source: McNaughton, Scheduling with deadlines and loss functions,

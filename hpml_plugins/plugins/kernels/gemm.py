@@ -33,10 +33,10 @@ FORMATS = {
     "mxfp8": ((10, 0), "fp8", 1.0 + 1 / 32),
     "nvfp4": ((10, 0), "nvfp4", 0.5 + 1 / 16),
 }
-#: Relative error of the product against float64 of the operands as they were quantised.
+#: Relative error of the product against the float64 product of the quantised operands.
 TOLERANCE = {"float32": 1e-4}
 LARGEST_ERROR = 2e-2
-#: Rows of the sweep, and the formats that it times beside bfloat16.
+#: Rows of the sweep, and the formats that it times in addition to bfloat16.
 TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384)
 SWEPT = ("bfloat16", "fp8_tensor", "fp8_row", "int8")
 
@@ -91,8 +91,8 @@ def product_bytes(format: str, m: int, n: int, k: int) -> float:
     """Bytes of the operands with their scales, and of the result in bfloat16 (of float32: in
     float32).
 
-    torch._int_mm writes twice as many for the result, in int32: not counted, so that ways of a
-    format can be compared.
+    torch._int_mm writes twice as many bytes for the result, in int32; these are not counted, so
+    that variants of a format can be compared.
     """
     return formulas.gemm_bytes(
         m, n, k, item=FORMATS[format][2], out=4 if format == "float32" else 2
@@ -145,7 +145,7 @@ def measure_tokens(bench: Bench, *, layer: str) -> dict[str, Any]:
 
 
 def timed_ways(bench: Bench, format: str, wanted: Product, tokens: int) -> list[list[Any]]:
-    """Format, tokens, way and time of the fastest way; nothing where none runs. A wrong result
+    """Format, tokens, variant and time of the fastest variant; empty if none runs. A wrong result
     fails the point."""
     found: list[list[Any]] = []
     steps: dict[str, Step] = {}
@@ -166,7 +166,7 @@ def timed_ways(bench: Bench, format: str, wanted: Product, tokens: int) -> list[
 
 
 def with_rates(rows: list[list[Any]], n: int, k: int) -> list[list[Any]]:
-    """The rows with operations and bytes per second behind them."""
+    """The rows with operations and bytes per second appended."""
     return [
         [
             *row,

@@ -12,8 +12,7 @@ from hpml_plugins import HpmlError
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The shapes of one model; models.yaml says what each number is. 0: the model has no such
-    part."""
+    """The shapes of one model; models.yaml explains each number. 0: the model has no such part."""
 
     hidden: int
     intermediate: int
@@ -46,7 +45,7 @@ def models() -> dict[str, Model]:
 
 
 def model(name: str) -> Model:
-    """The model of this name. Raises HpmlError for another one."""
+    """The model of this name. Raises HpmlError for an unknown name."""
     if found := models().get(name):
         return found
     raise HpmlError(f"no model {name!r} in models.yaml; use one of {', '.join(models())}")
@@ -55,9 +54,9 @@ def model(name: str) -> Model:
 def layer_shape(layer: str) -> Shape:
     """The shape of a linear layer, named "MODEL/LAYER": "llama-3.1-70b/up" is (28672, 8192).
 
-    qkv: queries, keys and values in one product.  out: behind the attention.  up: one of the two
-    products into the feed-forward block, or into one expert.  gate_up: both in one.  down: out of
-    it.  head: logits of the vocabulary. Raises HpmlError for another model or layer.
+    qkv: queries, keys and values in one product.  out: after the attention.  up: one of the two
+    products into the feed-forward block, or into one expert.  gate_up: both in one.  down: the
+    product out of it.  head: logits of the vocabulary. Raises HpmlError for another model or layer.
     """
     name, _, part = layer.partition("/")
     of = model(name)

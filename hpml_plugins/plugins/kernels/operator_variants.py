@@ -29,7 +29,7 @@ class Operator:
 
     define: the operator in torch's functions, of inputs of any floating dtype.  inputs: its
     arguments, the first of which has a row per token.  make: returns a call of our kernel.  nbytes:
-    read and written at least. shared: which arguments do not have a row per token.
+    read and written at least. shared: the arguments without a row per token.
     """
 
     define: Callable[..., Any]
@@ -158,7 +158,7 @@ def _cross_entropy(draw: Callable[..., Any], shape: Model, generator: Any) -> Op
 
 
 def _softmax(draw: Callable[..., Any], shape: Model, generator: Any) -> Operator:
-    del shape, generator  # the row has a width of its own, and there is nothing else to draw
+    del shape, generator  # the row has its own width, and there is nothing else to draw
     x = draw(SOFTMAX_WIDTH)
     y = torch.empty_like(x)
 

@@ -37,7 +37,7 @@ def measure(bench: Bench, *, operator: str, mebibytes: int) -> dict[str, Any]:
         bench, builders, built.error, TOLERANCE[bench.device], always=("eager", "Triton")
     )
     chosen = "Triton" if bench.device == "cuda" else "eager"
-    if chosen in found.reasons:  # another way must not stand under this name
+    if chosen in found.reasons:  # another variant must not be reported under this name
         bench.skip(f"our Triton kernel does not run here: {found.reasons[chosen]}")
     bench.work(bytes=built.nbytes)
     bench.progress("timing", 0.5)
@@ -72,7 +72,7 @@ def compiled(built: Any) -> Step:
 
 
 def copy_of(nbytes: int, device: str, seed: int) -> Step:
-    """A copy that reads nbytes / 2 and writes as many."""
+    """A copy that reads nbytes / 2 and writes the same amount."""
     import torch
 
     generator = torch.Generator(device).manual_seed(seed)

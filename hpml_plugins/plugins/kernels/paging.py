@@ -1,4 +1,4 @@
-"""What the ways of attention share: the size of a page of the cache."""
+"""Shared by the variants of attention: the size of a page of the cache."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from typing import Any
 
 #: Tokens of a page of the cache, and of a block of FlexAttention's mask.
 PAGE = 128
-#: Queries, keys and values → what attention gives for them.
+#: Queries, keys and values → result of attention.
 Attend = Callable[[Any, Any, Any], Any]

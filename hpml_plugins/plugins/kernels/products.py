@@ -1,8 +1,8 @@
-"""Linear layers in several number formats: operands, their quantisation, and the ways to multiply
-them. Imports torch.
+"""Linear layers in several number formats: operands, their quantisation, and the variants of the
+product. Imports torch.
 
-The weight w is (n, k), as torch.nn.Linear holds it; activations x are (m, k), and the product is x
-wᵀ, (m, n).
+The weight w is (n, k), as in torch.nn.Linear; activations x are (m, k), and the product is x wᵀ,
+(m, n).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import torch
 from hpml_plugins.plugins.kernels.variants import Step, relative_error
 
 FP8 = torch.float8_e4m3fn
-#: Rows and columns of the result that are compared with float64: this many first and last ones.
+#: The number of first and of last rows and columns of the result that are compared with float64.
 CHECKED_ROWS, CHECKED_COLUMNS = 8, 256
-#: Rows from which on torch._int_mm takes a product on a GPU.
+#: The fewest rows that torch._int_mm accepts on a GPU.
 INT8_ROWS = 32
 #: Numbers that share a scale in the block formats, the format of the scale, and the largest number
 #: of an element.
@@ -32,10 +32,10 @@ FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 class Product:
     """A linear layer in one format.
 
-    ways: name → what returns the step that multiplies.  quantize: turns the activations into the
-    format, which a layer must do each time that it is used; None where they are used as they are.
-    exact: the product of the operands as they were quantised, at some rows and columns, in float64.
-    original: the same of x and w before quantisation.
+    ways: name → function that returns the multiplying step.  quantize: converts the activations to
+    the format, as a layer must at each use; None if they are used unchanged. exact: the product of
+    the quantised operands, at some rows and columns, in float64. original: the same for x and w
+    before quantisation.
     """
 
     ways: dict[str, Callable[[], Step]]
@@ -59,7 +59,7 @@ class Product:
 
 
 def _ends(size: int, count: int) -> Any:
-    """The first and the last `count` places, or all."""
+    """The first and the last `count` indices, or all."""
     return (
         torch.arange(size)
         if size <= 2 * count
@@ -72,7 +72,7 @@ def operands(m: int, n: int, k: int, dtype: torch.dtype, device: str, seed: int)
     generator = torch.Generator(device).manual_seed(seed)
     x = torch.randn(m, k, generator=generator, device=device).to(dtype)
     w = torch.empty(n, k, dtype=dtype, device=device)
-    for part in w.split(4096):  # float32 of a whole weight would need twice its memory
+    for part in w.split(4096):  # a whole weight in float32 would need twice its memory
         part.copy_(torch.randn(part.shape, generator=generator, device=device) * 0.02)
     return x, w
 
@@ -171,7 +171,7 @@ def _int8(x: Any, w: Any) -> Product:
 
 
 def streamed(x: Any, w: Any, x_scale: Any, w_scale: Any) -> dict[str, Callable[[], Step]]:
-    """Our kernel for few rows on a GPU, in the tilings that fit; none for more rows."""
+    """Our kernel for few rows on a GPU, in all tilings that fit; empty for more rows."""
     if not x.is_cuda or len(x) > 16:
         return {}
 
@@ -224,9 +224,9 @@ def to_blocks(format: str, x: Any) -> tuple[Any, Any]:
     block).
 
     mxfp8: fp8 elements; a scale per 32, a power of two (e8m0). nvfp4: e2m1 elements, two per byte;
-    a scale per 16 (e4m3). Each block's largest number comes near the largest element: 448 or 6.
-    Source: OCP Microscaling Formats (MX) Specification 1.0, sections 5 and 6; cuBLAS documentation,
-    block scaling.
+    a scale per 16 (e4m3). Each block's largest number is scaled close to the largest element: 448
+    or 6. Source: OCP Microscaling Formats (MX) Specification 1.0, sections 5 and 6; cuBLAS
+    documentation, block scaling.
     """
     size = BLOCKS[format]
     blocks = x.float().reshape(len(x), -1, size)

@@ -87,7 +87,7 @@ def _cross_entropy(  # type: ignore[no-untyped-def]
     column = split * part + tl.arange(0, DEEP)[:, None] * LANES + tl.arange(0, LANES)[None, :]
     end = tl.minimum((split + 1) * part, cols)
     # A lane keeps the maximum and the sum of its own columns: one exponential per number, and one
-    # per DEEP numbers. Lanes are joined once, at the end.
+    # per DEEP numbers. Lanes are combined once, at the end.
     highest = tl.full((LANES,), -1e30, tl.float32)
     total = tl.zeros((LANES,), tl.float32)
     for start in range(0, part, DEEP * LANES):
@@ -181,7 +181,7 @@ def _stream_weights(  # type: ignore[no-untyped-def]
         result = total.to(tl.float32)
 
     if SPLITS > 1:
-        # Each split stores its sums; the one that arrives last adds them up, in the order of the
+        # Each split stores its sums; the last one to arrive adds them up, in the order of the
         # splits.
         place = row[:, None] * n + column[None, :]
         tl.store(partial + split * ROWS * n + place, result)
@@ -247,9 +247,8 @@ class CrossEntropy:
     """The loss of each row of logits (rows, cols), which are read once, in float32.  target: int64,
     (rows,).
 
-    splits: programs per row, a power of two, of which the last one to finish adds up the others'
-    sums; 0: few for many rows, many for few.  deep, lanes: the numbers that a program reads at a
-    time.
+    splits: programs per row, a power of two; the last one to finish adds up the others' sums; 0:
+    few for many rows, many for few.  deep, lanes: how many numbers a program reads at a time.
     """
 
     def __init__(
@@ -294,11 +293,11 @@ def quantize_rows(x: Any, dtype: torch.dtype, y: Any = None, scales: Any = None)
 
 @dataclass(frozen=True)
 class Tiling:
-    """How `StreamedProduct` cuts the weights up: columns and depth of a tile, into how many splits
-    the depth.
+    """The tiling of the weights in `StreamedProduct`: columns and depth of a tile, and the number
+    of splits of the depth.
 
-    weights_first: whether the weights are the tensor cores' first operand, of which Hopper's take
-    64 rows at least.
+    weights_first: whether the weights are the tensor cores' first operand, which needs at least 64
+    rows on Hopper.
     """
 
     columns: int

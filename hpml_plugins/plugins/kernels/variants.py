@@ -1,5 +1,5 @@
-"""Variants of one operator: those that run here, checked and timed; the fastest; and its speed-up
-over a baseline."""
+"""Variants of one operator: checks and times those that run here, and finds the fastest and its
+speed-up over a baseline."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from typing import Any
 from hpml_plugins import Bench, Samples
 
 Step = Callable[[], Any]
-#: s of warm-up and of sampling of a variant when the fastest is looked for.
+#: s of warm-up and of sampling of a variant during the search for the fastest.
 TRIAL = 0.05
 #: s of sampling variants alternately, all rounds together.
 BUDGET = 0.9
-#: s from which on a step is long: one call is enough to compare it with others.
+#: A step is long from this time, s: one call is enough to compare it with others.
 LONG = 0.1
 
 
 @dataclass(frozen=True)
 class Variants:
-    """The results of `survey`.  steps: name → the step, of those that were built in this process.
-    fastest: its name.
+    """The results of `survey`.  steps: name → the step, if built in this process. fastest: the name
+    of the fastest variant.
 
-    errors: name → relative error, of the same.  reasons: name → why a variant cannot run here.
+    errors: name → relative error, for the same variants.  reasons: name → why a variant cannot run
+    here.
     """
 
     steps: Mapping[str, Step]
@@ -45,13 +46,13 @@ def survey(
     always: tuple[str, ...] = (),
     series: str = "variants",
 ) -> Variants:
-    """Build, check and time every variant in the point's first round; in the others the fastest and
-    `always` alone.
+    """Build, check and time every variant in the point's first round; in the others only the
+    fastest and `always`.
 
-    builders: name → what returns the step; where the variant cannot run it raises what `is_refusal`
-    knows, whose text is then the reason in the series `variants`. Any other error fails the point.
-    error_of: the relative error of a step's result.  The point is skipped when no variant runs, and
-    fails when a result is wrong.
+    builders: name → function that returns the step; if the variant cannot run it raises an error
+    that `is_refusal` recognises, whose text becomes the reason in the series `variants`. Any other
+    error fails the point. error_of: the relative error of a step's result.  The point is skipped if
+    no variant runs, and fails if a result is wrong.
     """
     steps: dict[str, Step] = {}
     errors: dict[str, float] = {}
@@ -93,13 +94,12 @@ def survey(
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether a library says by this error that it has no such operation, or that the card cannot
-    run it.
+    """Whether the error means that a library lacks the operation, or that the card cannot run it.
 
     torch raises RuntimeError (NotImplementedError and torch.OutOfMemoryError are among them),
-    Triton its own errors, such as OutOfResources. torch.AcceleratorError is none: after an illegal
-    access nothing runs on the card any more. TypeError, ValueError and the like are faults of this
-    plugin.
+    Triton its own errors, such as OutOfResources. torch.AcceleratorError is not a refusal: after an
+    illegal access nothing runs on the card any more. TypeError, ValueError and the like are faults
+    of this plugin.
     """
     torch, triton = sys.modules.get("torch"), sys.modules.get("triton.errors")
     if torch is not None and isinstance(error, torch.AcceleratorError):
@@ -111,10 +111,11 @@ def is_refusal(error: Exception) -> bool:
 
 
 def refusal_of(attempt: Callable[[], object]) -> str:
-    """Why what was attempted cannot be done here; "" where it was done. Any error but a refusal is
+    """Why the attempt is not possible here; "" if it succeeded. Any error other than a refusal is
     raised.
 
-    When this returns, the error is gone, and with its traceback the tensors of what was attempted.
+    When this returns, the error and its traceback, and thus the tensors of the attempt, have been
+    freed.
     """
     try:
         attempt()
@@ -126,8 +127,8 @@ def refusal_of(attempt: Callable[[], object]) -> str:
 
 
 def trial(bench: Bench, step: Step) -> Samples:
-    """A short timing, to choose among variants; not a metric. Of a long step, one call after
-    another has run."""
+    """A short timing, to choose among variants; not a metric. For a long step, one call after a
+    first one."""
     if (seconds := _one_call(bench, step)) > LONG:
         return Samples.of([seconds], "s", timer="perf_counter")
     plan = bench.plan.but(warm_up=TRIAL, budget=TRIAL * bench.plan.rounds)
@@ -135,7 +136,7 @@ def trial(bench: Bench, step: Step) -> Samples:
 
 
 def _one_call(bench: Bench, step: Step) -> float:
-    """Seconds of a call, with the host's launching."""
+    """Seconds of a call, including the launch by the host."""
     wait: Callable[[], object] = int
     if bench.device == "cuda":
         import torch
@@ -159,7 +160,7 @@ def speedup(bench: Bench, baseline: Step, steps: Mapping[str, Step]) -> dict[str
 
 
 def prepared(step: Step) -> Callable[[], Step]:
-    """What `bench.time_alternately` calls before each turn."""
+    """The callback of `bench.time_alternately` before each turn."""
     return lambda: step
 
 
@@ -172,9 +173,9 @@ def why(error: BaseException) -> str:
 
 
 def release_memory(bench: Bench) -> None:
-    """Give back what a variant that failed has left in torch's cache.
+    """Free the memory that a failed variant has left in torch's cache.
 
-    Raises torch.AcceleratorError where the variant has left a GPU on which nothing runs any more.
+    Raises torch.AcceleratorError if the variant has left the GPU unusable.
     """
     import gc
 

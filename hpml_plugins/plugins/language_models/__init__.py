@@ -19,7 +19,7 @@ from hpml_plugins.plugins.language_models.training import (
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """On GPUs, and tiny models on the CPU."""
+    """Benchmarks on GPUs, and of tiny models on the CPU."""
     on_gpus = [TRAINING, DECODE, PREFILL, RANKS, PARALLEL, SERVING, EXPLAINED, TIME_TO_LOSS]
     small = [TRAINING_CPU, DECODE_CPU, PREFILL_CPU, RANKS_CPU, PARALLEL_CPU, SERVING_CPU]
     return [*on_gpus, *small, EXPLAINED_CPU, TIME_TO_LOSS_CPU]
@@ -27,7 +27,7 @@ def hpml_benchmarks() -> list[Benchmark]:
 
 @hookimpl
 def hpml_figures() -> list[Figure]:
-    """Where a token goes, predictions, sharing, latencies and losses."""
+    """Time per token by part, predictions, parallel decoding, latencies and losses."""
     from hpml_plugins.plugins.language_models.charts import FIGURES
 
     return FIGURES

@@ -1,4 +1,5 @@
-"""Where a token goes, what the parts predict, what sharing a model costs, losses over time."""
+"""Time per token by part, predictions from the parts, the cost of sharing a model, losses over
+time."""
 
 from __future__ import annotations
 

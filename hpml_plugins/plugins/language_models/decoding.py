@@ -20,14 +20,14 @@ from hpml_plugins.plugins.language_models.shapes import (
 if TYPE_CHECKING:
     from hpml_plugins import Node
 
-#: Relative difference, 2-norm, of logits: of a step with the cache from a pass over all tokens in
-#: the same format.
+#: Largest relative difference, 2-norm, of logits between a step with the cache and a pass over all
+#: tokens in the same format.
 CACHE_TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2, "int8": 5e-2, "fp8": 5e-2}
-#: The same, of a pass with quantised weights from one before they were quantised.
+#: The same between passes with quantised weights and with the original ones.
 FORMAT_TOLERANCE = {"int8": 5e-2, "fp8": 0.2, "fp8_products": 0.25}
-#: Relative difference of the compiled step's logits from the step as it is written.
+#: Largest relative difference of logits between the compiled and the uncompiled step.
 COMPILED_TOLERANCE = 5e-2
-#: B beside weights and cache: the CUDA context, workspaces, a prompt's activations.
+#: B in addition to weights and cache: the CUDA context, workspaces, a prompt's activations.
 BESIDE = 6e9
 #: s of sampling, all rounds together.
 BUDGET = 1.0
@@ -76,8 +76,8 @@ def measure(
 
 
 def check_step(bench: Bench, step: Any, format: str) -> float:
-    """Quantise the weights; hold the step with the cache against a pass over all tokens. Returns
-    how far the quantised model's logits are from the first one's, relative.
+    """Quantise the weights; compare the step with the cache with a pass over all tokens. Returns
+    the relative difference of the quantised model's logits from the original's.
 
     step: an inference.DecodeStep whose weights are not quantised yet.
     """
@@ -102,7 +102,7 @@ def check_step(bench: Bench, step: Any, format: str) -> float:
 
 
 def compiled(bench: Bench, step: Any) -> Callable[[], None]:
-    """The step compiled, as one CUDA graph, held against the step as it is written."""
+    """The step compiled, as one CUDA graph, compared with the uncompiled step."""
     import torch
 
     from hpml_plugins.plugins.language_models import inference
@@ -124,7 +124,7 @@ def compiled(bench: Bench, step: Any) -> Callable[[], None]:
 
 
 def fits(node: Node, point: Mapping[str, Any]) -> str:
-    """Why weights and cache do not fit into a GPU of this node; "" where they do."""
+    """Why weights and cache do not fit into a GPU of this node; "" if they do."""
     shape, tokens = find_shape(str(point["model"]), LLAMA), point.get("context") or point["length"]
     needed = BESIDE + inference_memory(
         shape, int(point.get("batch", 1)), int(tokens), str(point["format"])
@@ -136,7 +136,7 @@ def fits(node: Node, point: Mapping[str, Any]) -> str:
 
 
 def computes(node: Node, point: Mapping[str, Any]) -> str:
-    """Why a GPU of this node lacks the point's format; "" where it has it."""
+    """Why a GPU of this node lacks the point's format; "" if it has it."""
     needed = CAPABILITIES.get(str(point["format"]), (0, 0))
     for gpu in node.gpus:
         if gpu.capability and tuple(map(int, gpu.capability.split("."))) < needed:

@@ -30,7 +30,7 @@ class Rung:
 
     @property
     def tokens(self) -> int:
-        """New ones of a step."""
+        """New tokens of a step."""
         return self.batch if self.kind == "decode" else self.batch * self.length
 
     @property
@@ -91,14 +91,14 @@ def measure(bench: Bench, *, rung: str) -> Mapping[str, Any]:
 
 
 def predict(times: Mapping[str, Samples]) -> tuple[float, float, float]:
-    """The sum of the parts' medians, and of the ends of their intervals, s."""
+    """The sums of the parts' medians and of the ends of their intervals, s."""
     intervals = [each.interval() for each in times.values()]
     median = sum(each.median for each in times.values())
     return median, sum(low for low, _ in intervals), sum(high for _, high in intervals)
 
 
 def timed(bench: Bench, part: Part, *, graph: bool) -> Callable[[], Any]:
-    """The part's step, captured where the whole is."""
+    """The part's step, captured if the whole step is."""
     if bench.device == "cpu" or not graph:
         return part.step
     from hpml_plugins.plugins.language_models.parts import as_graph
@@ -119,7 +119,7 @@ def attach(bench: Bench, parts: Sequence[Part], times: Mapping[str, Samples]) ->
 
 
 def with_inference(bench: Bench, rung: Rung) -> Whole:
-    """A decode step or a prompt, whose parts put together must give what the whole does."""
+    """A decode step or a prompt; the parts together must give the result of the whole."""
     from hpml_plugins.plugins.language_models import inference, llama, parts
 
     format = "float32" if rung.small else "bfloat16"
@@ -169,7 +169,7 @@ def with_training(bench: Bench, rung: Rung) -> Whole:
 
 
 def fits_rung(node: Node, point: Mapping[str, Any]) -> str:
-    """Why the rung's model does not fit into a GPU of this node; "" where it does."""
+    """Why the rung's model does not fit into a GPU of this node; "" if it does."""
     rung = RUNGS.get(str(point["rung"]))
     if rung is None or rung.kind == "training" or rung.small:
         return ""
@@ -177,7 +177,7 @@ def fits_rung(node: Node, point: Mapping[str, Any]) -> str:
     return fits(node, {**size, "format": "bfloat16"})
 
 
-#: Relative difference of the compiled step's logits.
+#: Largest relative difference of the compiled step's logits.
 TOLERANCE = 5e-2
 EXPLAINED = Benchmark(
     "lm_explained",

@@ -18,7 +18,7 @@ from hpml_plugins.plugins.language_models.shapes import Shape
 
 #: Standard deviation of the weights, as in GPT-2.
 DEVIATION = 0.02
-#: GPT-3's of 125 M parameters: Brown et al., arXiv 2005.14165, table 2.1 and appendix B.
+#: As for GPT-3 with 125 M parameters: Brown et al., arXiv 2005.14165, table 2.1 and appendix B.
 LEARNING_RATE, BETAS, WEIGHT_DECAY = 6e-4, (0.9, 0.95), 0.1
 #: Tokens whose logits exist at a time.
 CHUNK = 16384
@@ -81,7 +81,7 @@ class Layer(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     def project(self, x: Any) -> tuple[Any, Any, Any]:
         """Queries, keys and values, (batch, heads, length, head_dim) each.
 
-        Three products: the gradients of one for all would have to be put together first.
+        Three products: the gradients of a single one would first have to be concatenated.
         """
         x = self.norm_attention(x)
         q, k, v = (
@@ -91,15 +91,15 @@ class Layer(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         return q, k, v
 
     def merge(self, x: Any, mixed: Any) -> Any:
-        """x and what attention found, (batch, heads, length, head_dim)."""
+        """Add the output of attention, (batch, heads, length, head_dim), to x."""
         return x + self.out(mixed.transpose(1, 2).flatten(2))
 
     def expand(self, x: Any) -> Any:
-        """The inside of the feed-forward block, (batch, length, intermediate)."""
+        """The intermediate values of the feed-forward block, (batch, length, intermediate)."""
         return gelu(self.up(self.norm_feed_forward(x)), approximate="tanh")
 
     def contract(self, x: Any, inner: Any) -> Any:
-        """x and what the feed-forward block found."""
+        """Add the output of the feed-forward block to x."""
         return x + self.down(inner)
 
 
@@ -109,9 +109,9 @@ def attend(q: Any, k: Any, v: Any) -> Any:
 
 
 class Gpt(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """The model; its loss is what it returns.
+    """The model; it returns its loss.
 
-    dtype: of the products and of what flows between the layers; weights are float32.
+    dtype: of the products and of the values between layers; weights are float32.
     """
 
     def __init__(self, shape: Shape, *, checkpointing: bool, dtype: Any) -> None:
@@ -124,7 +124,8 @@ class Gpt(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         self.initialise()
 
     def initialise(self) -> None:
-        """Draw the weights as GPT-2 does: those that add to the residual stream are smaller."""
+        """Initialise the weights as GPT-2 does: those that add to the residual stream are
+        smaller."""
         for name, parameter in self.named_parameters():
             if parameter.dim() == 1:
                 nn.init.ones_(parameter)
@@ -172,14 +173,14 @@ class Gpt(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         return total / len(tokens)
 
     def compile_layers(self, backend: str = "inductor") -> None:
-        """Compile one layer, which all share: what DDP and FSDP can wrap."""
+        """Compile one layer, shared by all, so that DDP and FSDP can wrap the model."""
         compile_in_this_process()
         for layer in self.layers:
             layer.compile(dynamic=False, backend=backend)
 
 
 def compile_in_this_process() -> None:
-    """No pool of compiling processes, which takes seconds to start."""
+    """Disable the pool of compiling processes, which takes seconds to start."""
     import torch._inductor.config
 
     torch._inductor.config.compile_threads = 1
@@ -188,7 +189,7 @@ def compile_in_this_process() -> None:
 class Trainer:
     """Trains by fused AdamW.
 
-    model: a Gpt, or what wraps one.  loss: of the last step.
+    model: a Gpt, or its wrapper.  loss: of the last step.
     """
 
     def __init__(self, model: Any, *, learning_rate: float = LEARNING_RATE) -> None:

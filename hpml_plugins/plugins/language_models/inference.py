@@ -9,17 +9,17 @@ import torch
 
 from hpml_plugins.plugins.language_models.llama import Llama
 
-#: Steps before a capture: what libraries set up in their first calls must not be captured.
+#: Steps before a capture, so that set-up by libraries in their first calls is not captured.
 STEPS_BEFORE_CAPTURE = 3
 
 
 def compile_options(tokens: int) -> dict[str, Any]:
     """Inductor's options for a step over `tokens` tokens.
 
-    One token: each product becomes a reduction, which is tuned and starts while the one before it
-    ends (programmatic dependent launch; cards before compute capability 9 have none). Few: Triton's
-    products are tried beside cuBLAS's, so that the conversion of quantised weights is part of them.
-    Many: cuBLAS.
+    One token: each product becomes a reduction, which is tuned and starts while the previous one
+    ends (programmatic dependent launch, from compute capability 9). Few tokens: Triton's products
+    are tried besides cuBLAS's, because they can include the conversion of quantised weights. Many:
+    cuBLAS.
     """
     if tokens == 1:
         dependent = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
@@ -28,8 +28,8 @@ def compile_options(tokens: int) -> dict[str, Any]:
 
 
 def captured(step: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-    """A call that replays the step as one CUDA graph, and what the step returns, which the call
-    writes."""
+    """A call that replays the step as one CUDA graph, and the step's results, which the call
+    overwrites."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -37,7 +37,7 @@ def captured(step: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
             step()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    # other threads, such as NCCL's watchdog, may call CUDA meanwhile
+    # other threads, such as NCCL's watchdog, may call CUDA during the capture
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         written = step()
     return graph.replay, written
@@ -46,8 +46,9 @@ def captured(step: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
 class DecodeStep:
     """A step in which each sequence gets a token, at the last place of its full cache.
 
-    The first sequence's cache is that of `tokens` (1, context − 1), read as a prompt; those of the
-    others are normal numbers.  last: (batch, 1), the token that each sequence adds.
+    The first sequence's cache is computed from `tokens` (1, context − 1), read as a prompt; the
+    other caches are filled with normal numbers.  last: (batch, 1), the token that each sequence
+    adds.
     """
 
     def __init__(self, model: Llama, batch: int, seed: int) -> None:

@@ -12,9 +12,10 @@ from torch.nn.functional import linear, scaled_dot_product_attention, silu
 
 from hpml_plugins.plugins.language_models.shapes import Shape
 
-#: As in Llama 3; its scaling of the frequencies for long contexts changes no time and is left out.
+#: As in Llama 3; its scaling of the frequencies for long contexts does not affect the time and is
+#: left out.
 EPSILON, ROTARY_BASE = 1e-5, 500000.0
-#: The first that can is used.
+#: The first available one is used.
 BACKENDS = [
     SDPBackend.CUDNN_ATTENTION,
     SDPBackend.FLASH_ATTENTION,
@@ -30,8 +31,8 @@ class Place:
     """The positions of a call's new tokens.
 
     rows: (sequences, 1), of the cache.  positions: (sequences, new), of the new tokens.  cos, sin:
-    (sequences, new, 1, head_dim).  mask: (sequences, 1, 1, context), which places of the cache a
-    new token may see; None where all of them are filled, or where the tokens are a prompt's.
+    (sequences, new, 1, head_dim).  mask: (sequences, 1, 1, context), which positions of the cache a
+    new token may see; None if all of them are filled, or for the tokens of a prompt.
     """
 
     rows: Any
@@ -61,7 +62,7 @@ def rotate(heads: Any, place: Place) -> Any:
 def attend(q: Any, k: Any, v: Any, cache: Cache, place: Place) -> Any:
     """The attention output of the new tokens, (sequences, new, heads, head_dim).
 
-    Several new tokens are a whole prompt and see each other; one sees the cache.
+    Several new tokens are a whole prompt and see each other; a single one sees the cache.
     """
     if q.shape[1] > 1:
         q, k, v = (each.transpose(1, 2) for each in (q, k, v))
@@ -72,7 +73,7 @@ def attend(q: Any, k: Any, v: Any, cache: Cache, place: Place) -> Any:
         q = q.transpose(1, 2)
         mixed = scaled_dot_product_attention(q, keys, values, enable_gqa=True)
         return mixed.transpose(1, 2)
-    # the queries that share keys become rows: fused kernels take a mask, but not also groups
+    # queries that share keys become rows: fused kernels accept a mask, but not with groups
     rows = q.view(q.shape[0], keys.shape[1], -1, q.shape[3])
     mixed = scaled_dot_product_attention(rows, keys, values, attn_mask=place.mask)
     return mixed.reshape(q.shape)
@@ -80,8 +81,8 @@ def attend(q: Any, k: Any, v: Any, cache: Cache, place: Place) -> Any:
 
 class Block(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     """One layer. qkv's outputs are ordered by key head: its queries, its key, its value; gate_up's
-    by as many blocks: a block of the gate, the same of what it lets through. A range of them serves
-    whole heads and blocks, as tensor parallelism needs."""
+    by the same number of blocks: a block of the gate, then the same block of the gated values. So a
+    range of outputs has whole heads and blocks, as tensor parallelism needs."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -97,7 +98,7 @@ class Block(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         self.down = nn.Linear(inner, width, bias=False)
 
     def forward(self, x: Any, cache: Cache, place: Place) -> Any:
-        """x: (sequences, new, hidden). Returns the same, and writes keys and values into the
+        """x: (sequences, new, hidden). Returns the same shape, and writes keys and values into the
         cache."""
         mixed = attend(*self.project(x, cache, place), cache, place)
         x = self.merge(x, mixed)
@@ -116,17 +117,17 @@ class Block(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         return q, k, v
 
     def merge(self, x: Any, mixed: Any) -> Any:
-        """x and what attention found."""
+        """Add the output of attention to x."""
         return x + self.out(mixed.flatten(2))
 
     def expand(self, x: Any) -> Any:
-        """The inside of the feed-forward block, (sequences, new, intermediate)."""
+        """The intermediate values of the feed-forward block, (sequences, new, intermediate)."""
         both = self.gate_up(self.norm_feed_forward(x)).unflatten(2, (-1, 2, self.gated))
         gate, up = both.unbind(3)
         return (silu(gate) * up).flatten(2)
 
     def contract(self, x: Any, inner: Any) -> Any:
-        """x and what the feed-forward block found."""
+        """Add the output of the feed-forward block to x."""
         return x + self.down(inner)
 
 
@@ -148,7 +149,7 @@ class Ends(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
 class Llama(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     """The decoder with random weights.
 
-    context: the most tokens that a sequence can have.  ranks: those that share the heads.
+    context: the most tokens of a sequence.  ranks: how many share the heads.
     """
 
     def __init__(self, shape: Shape, context: int, format: str, device: str, seed: int) -> None:
@@ -182,8 +183,8 @@ class Llama(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         return [Cache(*made[2 * layer : 2 * layer + 2]) for layer in range(self.shape.layers)]
 
     def place(self, rows: Any, positions: Any, *, masked: bool = False) -> Place:
-        """rows: (sequences,).  positions: (sequences, new).  masked: a token sees the cache up to
-        itself alone."""
+        """rows: (sequences,).  positions: (sequences, new).  masked: a token only sees the cache up
+        to itself."""
         cos, sin = self.cos[positions][:, :, None], self.sin[positions][:, :, None]
         mask = None
         if masked:
@@ -201,14 +202,14 @@ class Llama(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
             return logits, most_likely
 
     def prompt(self, tokens: Any, caches: list[Cache], row: int = 0) -> tuple[Any, Any]:
-        """Read prompts, (sequences, length), into the cache's places from `row` on."""
+        """Read prompts, (sequences, length), into the rows of the cache from `row` on."""
         rows = torch.arange(row, row + len(tokens), device=tokens.device)
         positions = self.places[: tokens.shape[1]].expand(len(tokens), -1)
         found: tuple[Any, Any] = self(tokens, caches, self.place(rows, positions))
         return found
 
     def quantize(self, format: str) -> None:
-        """Hold all matrices in "int8", "fp8" or "fp8_products"; no change for other formats."""
+        """Convert all matrices to "int8", "fp8" or "fp8_products"; no change for other formats."""
         kinds = {"int8": WeightOnly, "fp8": WeightOnly, "fp8_products": Fp8Products}
         if format not in kinds:
             return
@@ -219,7 +220,7 @@ class Llama(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         self.ends.head = kinds[format](self.ends.head.weight, dtype)
 
     def compile_parts(self, options: dict[str, Any], backend: str = "inductor") -> None:
-        """Compile one layer, which all share, and the last norm with the head."""
+        """Compile one layer, shared by all, and the last norm with the head."""
         import torch._inductor.config
 
         torch._inductor.config.compile_threads = 1  # a pool of processes takes seconds to start
@@ -240,7 +241,8 @@ def quantize_rows(x: Any, dtype: Any) -> tuple[Any, Any]:
 class WeightOnly(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     """A product whose weight is int8 or fp8 with a scale per output; it is multiplied as bfloat16.
 
-    Compiled, the conversion is part of the product's kernel and the weight is read as it is held.
+    Compiled, the conversion is part of the product's kernel and the weight is read in its stored
+    format.
     """
 
     def __init__(self, weight: Any, dtype: Any) -> None:

@@ -1,5 +1,5 @@
-"""The benchmarks `lm_decode_parallel` and `lm_decode_parallel_cpu`: a decode step whose layers are
-shared by several ranks."""
+"""The benchmarks `lm_decode_parallel` and `lm_decode_parallel_cpu`: a decode step with its layers
+split over several ranks."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 def measure(
     bench: Bench, *, model: str, batch: int, context: int, format: str, ranks: int
 ) -> Mapping[str, Any]:
-    """Time a decode step as `lm_decode` does, on one rank alone and on all of them.
+    """Time a decode step as `lm_decode` does, on one rank and on all of them.
 
     Tensor parallelism by torch's DTensor: a rank has some heads, their keys and values, and a part
-    of the feed-forward block; each layer adds up two times what the ranks have: GPUs that can reach
-    each other's memory by torch's one-shot kernel, others by NCCL. Source: Shoeybi et al.,
-    Megatron-LM, arXiv 1909.08053, section 3.
+    of the feed-forward block; each layer has two all-reduces: by torch's one-shot kernel if the
+    GPUs can access each other's memory, else by NCCL. Source: Shoeybi et al., Megatron-LM, arXiv
+    1909.08053, section 3.
     """
     shape = find_shape(model, LLAMA)
     if format not in FORMATS:
@@ -59,7 +59,7 @@ def measure(
 def on_rank(
     rank: Rank, shape: Shape, batch: int, context: int, format: str
 ) -> Mapping[str, Any] | None:
-    """The step of all ranks, its additions alone, and the step of rank 0 alone."""
+    """The step of all ranks, only its all-reduces, and the step on rank 0 alone."""
     shared = together(rank, shape, batch, context, format)
     if rank.backend == "nccl":
         release_memory()
@@ -78,7 +78,7 @@ def on_rank(
 
 
 def together(rank: Rank, shape: Shape, batch: int, context: int, format: str) -> dict[str, Any]:
-    """The time of a step that all ranks share, that of its additions alone, and which these are."""
+    """The time of a step on all ranks, the time of only its all-reduces, and their kind."""
     from hpml_plugins.plugins.language_models import inference, llama, peers
 
     rank.bench.progress("filling weights and cache", 0.0)
@@ -109,7 +109,7 @@ def alone(rank: Rank, shape: Shape, batch: int, context: int, format: str) -> Sa
 
 
 def release_memory() -> None:
-    """Give back what the shared step has left in torch's cache, and what was compiled for it."""
+    """Free the memory that the parallel step has left in torch's cache, and its compiled code."""
     import gc
 
     import torch
@@ -120,15 +120,15 @@ def release_memory() -> None:
 
 
 def ready(bench: Bench, step: DecodeStep) -> Callable[[], object]:
-    """The step as it is timed: on a GPU compiled, one CUDA graph."""
+    """The timed step: on a GPU compiled, one CUDA graph."""
     return step if bench.device == "cpu" else compiled(bench, step)
 
 
 def share_layers(decoder: Llama, rank: Rank, add_up: Callable[[Any], Any] | None = None) -> None:
-    """Keep this rank's part of every matrix. All ranks have drawn the same weights, so none are
+    """Keep this rank's part of every matrix. All ranks have drawn the same weights, so nothing is
     sent.
 
-    add_up: the sum over the ranks; DTensor's when left out.
+    add_up: the sum over the ranks; default: DTensor's.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Partial, Replicate
@@ -200,9 +200,9 @@ def addition(
     return captured(step)[0] if x.is_cuda else step
 
 
-#: Neither NVLink's multicast, nor what torch's symmetric memory would set up for it.
+#: Disables NVLink's multicast, and its set-up by torch's symmetric memory.
 NO_MULTICAST = {"TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
-#: Those of DTensor's linear layers; matrices that are quantised are none.
+#: The formats of DTensor's linear layers, which quantised matrices are not.
 FORMATS = ("float32", "bfloat16")
 PARALLEL = Benchmark(
     "lm_decode_parallel",

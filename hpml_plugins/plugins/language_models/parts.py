@@ -18,7 +18,7 @@ Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Part:
-    """name.  step: all calls of the part in a step, or one of `count` equal ones."""
+    """step: all calls of the part in a step, or one of `count` equal ones."""
 
     name: str
     step: Callable[[], Any]
@@ -26,12 +26,12 @@ class Part:
 
 
 def as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
-    """On a CPU nothing is compiled."""
+    """Return the function unchanged: on a CPU nothing is compiled."""
     return function
 
 
 def compiler(options: dict[str, Any], backend: str = "inductor") -> Compile:
-    """torch.compile with these options, for the shapes that a function is called with."""
+    """torch.compile with these options, specialised to the shapes of the calls."""
     gpt.compile_in_this_process()
     more = {"options": options} if options else {}
     return lambda function: torch.compile(function, dynamic=False, backend=backend, **more)
@@ -49,8 +49,8 @@ def of_inference(
 ) -> list[Part]:
     """The parts of a pass over `tokens` (sequences, new).
 
-    A part has the weights and caches of all layers in turn, as the model has, so that none stays in
-    the card's cache. What it is given is the same in each layer.
+    A part uses the weights and caches of all layers in turn, as the model does, so that none stays
+    in the card's cache. Its inputs are the same in each layer.
     """
     project, merge, expand, contract, attend = (
         fix(function)
@@ -91,8 +91,8 @@ def of_inference(
 
 
 def of_training(trainer: gpt.Trainer, text: tuple[Any, Any], fix: Compile) -> list[Part]:
-    """The parts of a training step, forward and backward each, of the first layer in the name of
-    all, then the head with its loss and the optimiser."""
+    """The parts of a training step, each forward and backward: those of the first layer,
+    representing all, then the head with its loss, and the optimiser."""
     model: gpt.Gpt = trainer.model
     layer, tokens, targets = model.layers[0], *text
     count = len(model.layers)
@@ -129,8 +129,8 @@ def of_training(trainer: gpt.Trainer, text: tuple[Any, Any], fix: Compile) -> li
 def there_and_back(
     model: gpt.Gpt, call: Callable[..., Any], given: tuple[Any, ...]
 ) -> Callable[[], Any]:
-    """A step of a part forward and backward, its parameters' gradients included; what they were is
-    forgotten."""
+    """A step of a part forward and backward, including its parameters' gradients; earlier gradients
+    are discarded."""
     leaves = [
         each.detach().clone().requires_grad_() if each.is_floating_point() else each
         for each in given

@@ -1,4 +1,4 @@
-"""A sum over the ranks of one node, each of which reads the others' GPU memory. Imports torch."""
+"""A sum over the ranks of one node, which read each other's GPU memory. Imports torch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hpml_plugins import Rank
 @torch.library.custom_op("hpml_plugins::sum_of_peers", mutates_args=())  # type: ignore[untyped-decorator]
 def sum_of_peers(buffer: torch.Tensor, x: torch.Tensor, group: str) -> torch.Tensor:
     """x summed over the group by torch's one-shot kernel: it writes x into `buffer`, symmetric
-    memory of x's shape, waits for the others, and adds up what all have written.
+    memory of x's shape, waits for the others, and sums all buffers.
 
-    An operation of its own, as inductor would copy the buffer before torch's.
+    A custom operation, because inductor would copy the buffer before torch's own.
     """
     found: torch.Tensor = torch.ops.symm_mem.one_shot_all_reduce_copy(buffer, x, "sum", group)
     return found
@@ -27,8 +27,8 @@ def _sum_of_peers(buffer: torch.Tensor, x: torch.Tensor, group: str) -> torch.Te
 
 
 def find_sum(rank: Rank, x: Any) -> Callable[[Any], Any] | None:
-    """The sum over all ranks of what has x's shape and dtype; None where one cannot reach another's
-    memory. All ranks must call it."""
+    """A function that sums tensors of x's shape and dtype over all ranks; None if a rank cannot
+    access another's memory. All ranks must call it."""
     if rank.backend != "nccl":
         return None
     buffer = allocated(x) if reaches_all(rank) else None
@@ -58,7 +58,7 @@ def reaches_all(rank: Rank) -> bool:
 
 
 def allocated(x: Any) -> Any:
-    """Symmetric memory like x; None where torch or the driver has none."""
+    """Symmetric memory like x; None if torch or the driver has none."""
     from torch.distributed import _symmetric_memory as symmetric
 
     try:

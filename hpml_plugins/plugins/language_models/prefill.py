@@ -22,8 +22,8 @@ from hpml_plugins.plugins.language_models.shapes import (
     prefill_flop,
 )
 
-#: COMPILED_TOLERANCE where activations are quantised at each call: compiled, they are rounded once
-#: less before, and a number that falls on the next fp8 value is 1/16 off. 0.054 on an H100.
+#: COMPILED_TOLERANCE if activations are quantised at each call: compiled, they are rounded one time
+#: less before that, and a number that falls on the next fp8 value is 1/16 off. 0.054 on an H100.
 FP8_TOLERANCE = 0.1
 
 

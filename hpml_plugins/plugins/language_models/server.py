@@ -1,5 +1,5 @@
-"""Requests over time, and the loop that answers them by continuous batching. The model is behind
-`Engine`."""
+"""Requests over time, and the loop that answers them by continuous batching. `Engine` is the
+interface to the model."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-#: The longest wait for the next request, s: progress is shown between.
+#: The longest wait for the next request, s; progress is shown after each.
 LONGEST_WAIT = 0.5
 
 
 @dataclass
 class Request:
-    """arrival: s from the start.  wanted: tokens that it asks for.  times: s from the start, at
-    which each was there.  tokens: these."""
+    """arrival: s from the start.  wanted: number of requested tokens.  times: s from the start,
+    when each token was ready.  tokens: the tokens."""
 
     arrival: float
     wanted: int
@@ -36,15 +36,15 @@ class Engine(Protocol):
     slots: int
 
     def start(self, number: int, slot: int) -> int:
-        """Read the prompt of request `number` into a slot; its first token."""
+        """Read the prompt of request `number` into a slot; return its first token."""
 
     def step(self) -> list[int]:
-        """One more token in every slot, whether a request has it or not."""
+        """One more token in every slot, also in free ones."""
 
 
 def arrivals(rate: float, seconds: float, tokens: int, seed: int) -> list[Request]:
-    """At least one request; `rate` per second, at exponential distances in time. Each asks for half
-    to three halves of `tokens`."""
+    """At least one request; `rate` per second, with exponential intervals. Each requests 0.5 to 1.5
+    times `tokens`."""
     generator = random.Random(seed)
     now = 0.0
     found: list[Request] = []
@@ -65,7 +65,7 @@ def serve(
     """Answer all requests; s that it took.
 
     Arrived requests are read into free slots, first come, first served, before the next step; a
-    step gives each slot a token. progress: called with the number of requests that are done.
+    step gives each slot a token. progress: called with the number of finished requests.
     """
     coming = deque(enumerate(requests))
     running: dict[int, Request] = {}

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from hpml_plugins import Node
     from hpml_plugins.plugins.language_models.llama import Llama
 
-#: Requests whose last token is computed again.
+#: Requests whose last token is recomputed as a check.
 CHECKED = 3
 #: Tokens of a block of the cache.
 BLOCK = 64
-#: Largest distance of a token's logit from the largest logit, in deviations of the logits: the
-#: likeliest tokens may be as likely as each other.
+#: Largest distance of a token's logit from the largest logit, in deviations of the logits: the most
+#: likely tokens may be equally likely.
 SLACK = 0.3
 
 
 class LlamaEngine:
     """The decoder in `slots` rows of a cache.
 
-    All prompts have one length. On a GPU reading a prompt and a step are compiled, and a CUDA graph
-    each.  prompts: (requests, length).
+    All prompts have the same length. On a GPU, reading a prompt and a step are compiled, and each
+    is a CUDA graph.  prompts: (requests, length).
     """
 
     def __init__(self, decoder: Llama, slots: int, prompts: Any) -> None:
@@ -62,12 +62,12 @@ class LlamaEngine:
         place = self.decoder.place(self.rows, self.positions, masked=True)
         tokens = self.decoder(self.last, self.caches, place)[1]
         self.last.copy_(tokens[:, None])
-        # a slot without a request stays at the last place
+        # a slot without a request stays at the last position
         self.positions.add_(1).clamp_(max=self.decoder.context - 1)
         return tokens
 
     def start(self, number: int, slot: int) -> int:
-        """Read the prompt of request `number` into a slot; its first token."""
+        """Read the prompt of request `number` into a slot; return its first token."""
         self.prompt.copy_(self.prompts[number : number + 1])
         self.row.fill_(slot)
         self.first = self._or_written(self._read(), self.first)
@@ -136,7 +136,8 @@ def measure(
 
 
 def context_of(prompt: int, output: int) -> int:
-    """Places for the most tokens that a request can have: whole blocks, as kernels read masks."""
+    """Positions for the most tokens of a request, in whole blocks, because kernels read masks by
+    blocks."""
     return -(-(prompt + output * 3 // 2 + 1) // BLOCK) * BLOCK
 
 
@@ -191,7 +192,7 @@ def metrics_of(
 
 
 def fits_slots(node: Node, point: Mapping[str, Any]) -> str:
-    """Why weights and cache of all slots do not fit into a GPU of this node; "" where they do."""
+    """Why weights and cache of all slots do not fit into a GPU of this node; "" if they do."""
     context = context_of(int(point["prompt"]), int(point["output"]))
     return fits(node, {**point, "batch": point["slots"], "context": context})
 

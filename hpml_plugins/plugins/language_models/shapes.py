@@ -1,4 +1,4 @@
-"""Shapes of the decoders, and what a step of them computes and reads. Pure."""
+"""Shapes of the decoders, and the operations and bytes of their steps. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Shape:
 
     hidden: numbers per token.  intermediate: of the feed-forward block.  heads, kv_heads: query
     heads, and heads of keys and values.  vocabulary: tokens.  positions: learnt position
-    embeddings; 0 where positions are rotary.
+    embeddings; 0 for rotary positions.
     """
 
     layers: int
@@ -51,7 +51,7 @@ LLAMA = {
 #: B of a weight in each format. int8 and fp8: of the weights alone, products in bfloat16.
 #: fp8_products: activations are quantised too, and multiplied in fp8.
 WEIGHT_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1, "fp8": 1, "fp8_products": 1}
-#: Format → what its products are computed in, as `Bench.work` takes it.
+#: Format → precision of its products, as for `Bench.work`.
 PRODUCTS = {
     "float32": "float32",
     "bfloat16": "bfloat16",
@@ -92,8 +92,8 @@ def trained_parameters(shape: Shape) -> int:
 
 
 def training_flop_per_token(shape: Shape, length: int) -> int:
-    """Model FLOP of a training step per token: 6 N + 12 L h q T; what checkpointing computes again
-    is not counted.
+    """Model FLOP of a training step per token: 6 N + 12 L h q T; recomputation by checkpointing is
+    not counted.
 
     N: parameters without the position embeddings; the embedding of tokens counts once, as the
     head.  L layers of h heads of q numbers; T: `length` of a sequence; attention to later tokens
@@ -149,8 +149,8 @@ def decode_flop(shape: Shape, batch: int, context: int) -> int:
 
 
 def prefill_flop(shape: Shape, batch: int, length: int) -> int:
-    """FLOP of reading `length` tokens of each sequence: products of all tokens, the head for the
-    last ones alone, attention to earlier tokens and oneself.
+    """FLOP of reading `length` tokens of each sequence: products of all tokens, the head only for
+    the last ones, attention to earlier tokens and the token itself.
 
     llama-3-8b, 1 × 8192: 2 · (6,979,321,856 · 8192 + 525,336,576) + 2 · 32 · 4096 · 8192 · 8193.
     """
@@ -161,8 +161,8 @@ def prefill_flop(shape: Shape, batch: int, length: int) -> int:
 
 
 def inference_memory(shape: Shape, batch: int, context: int, format: str) -> int:
-    """Bytes of weights, embedding and cache, and of the largest that is there while it is made: all
-    weights before they are quantised."""
+    """Peak bytes of weights, embedding and cache, including construction, when all weights are not
+    yet quantised."""
     item = number_bytes(format)
     weights = (multiplied_weights(shape) + shape.vocabulary * shape.hidden) * item
     return weights + cache_numbers(shape, batch, context) * item

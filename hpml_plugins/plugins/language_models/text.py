@@ -1,4 +1,5 @@
-"""Text that every machine has: the sources and the documentation of Python's standard library."""
+"""Text available on every machine: the sources and the documentation of Python's standard
+library."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 from hpml_plugins import HpmlError
 
 #: Folders and files that a distribution of Python may leave out, or writes when it is built.
-#: pydoc_data, which is read, has the documentation of the language.
+#: pydoc_data, which is included, has the documentation of the language.
 LEFT_OUT = frozenset(
     (
         *("site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "distutils"),
@@ -41,7 +42,7 @@ def is_read(name: Path) -> bool:
 
 
 def read_text(folder: Path | None = None) -> Text:
-    """The text of this Python. Raises HpmlError where its sources are not there.
+    """The text of this Python. Raises HpmlError if its sources are missing.
 
     folder: of the standard library.
     """

@@ -16,20 +16,20 @@ from hpml_plugins.plugins.language_models.text import Text, as_tokens, chosen, r
 if TYPE_CHECKING:
     from hpml_plugins.plugins.language_models.gpt import Gpt, Trainer
 
-#: Steps until the learning rate is whole.
+#: Steps until the learning rate reaches its full value.
 WARM_UP = 50
 #: Steps between two evaluations, and sequences of one.
 EVERY, EVALUATED = 20, 256
-#: How far the validation loss may be from that of the float32 model, relative.
+#: Largest relative difference of the validation loss from that of the float32 model.
 TOLERANCE = 1e-2
-#: So much of the longest run so far must be left of the point's time to start another.
+#: Another run starts only if this multiple of the longest run so far is left of the point's time.
 ROOM = 1.3
 
 
 @dataclass(frozen=True)
 class Run:
     """A training. time: s, evaluations included.  loss: of the last evaluation.  plain: the same in
-    float32.  energy: J; None where it is not known."""
+    float32.  energy: J; None if unknown."""
 
     seed: int
     reached: bool
@@ -42,7 +42,7 @@ class Run:
 
 
 class Course:
-    """Trains one model over and over, each time from other weights on other pieces of the text."""
+    """Trains one model repeatedly, each time from new weights on other pieces of the text."""
 
     def __init__(self, bench: Bench, model: Gpt, text: Text, batch: int, length: int) -> None:
         import torch
@@ -82,7 +82,7 @@ class Course:
         self.trainer.step(*chosen(self.tokens, starts, self.length))
 
     def loss(self) -> float:
-        """Of the validation text, nats per byte."""
+        """The loss on the validation text, nats per byte."""
         import torch
 
         with torch.no_grad():

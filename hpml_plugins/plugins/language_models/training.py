@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 #: Steps before the timed ones, within which the loss must fall.
 WARM_UP_STEPS = 8
-#: How far the first loss may be from ln(vocabulary), which a model that knows nothing has.
+#: Largest difference of the first loss from ln(vocabulary), the loss of an untrained model.
 FIRST_LOSS = 0.5
-#: How far the first loss may be from that of a float32 model, relative.
+#: Largest relative difference of the first loss from that of a float32 model.
 LOSS_TOLERANCE = 2e-3
 #: s of sampling, all rounds together.
 BUDGET = 1.5
@@ -32,8 +32,8 @@ BUDGET = 1.5
 
 @dataclass(frozen=True)
 class Job:
-    """What is trained. batch: sequences of `length` tokens, on each rank.  way: "ddp" or "fsdp"
-    where several ranks train."""
+    """A training configuration. batch: sequences of `length` tokens, on each rank.  way: "ddp" or
+    "fsdp" if several ranks train."""
 
     shape: Shape
     batch: int
@@ -43,7 +43,7 @@ class Job:
 
     @property
     def tokens(self) -> int:
-        """Of a step of one rank."""
+        """Tokens of a step of one rank."""
         return self.batch * self.length
 
     @property
@@ -91,13 +91,13 @@ def measure(
 
 
 def precision(bench: Bench) -> str:
-    """Of the products."""
+    """The precision of the products."""
     return "bfloat16" if bench.device == "cuda" else "float32"
 
 
 @contextmanager
 def skip_if_too_large(bench: Bench, job: Job) -> Iterator[None]:
-    """Skip the point where the card's memory ends."""
+    """Skip the point if the card runs out of memory."""
     import torch
 
     try:
@@ -111,10 +111,10 @@ def skip_if_too_large(bench: Bench, job: Job) -> Iterator[None]:
 def trained(
     bench: Bench, trainer: Trainer, model: Gpt, text: tuple[Any, Any]
 ) -> tuple[Callable[[], None], int | None]:
-    """Check the first loss and that it falls. The step on this text, and the most memory that one
-    allocates, B.
+    """Check the first loss and that it falls. Returns the step on this text, and the most memory
+    that a step allocates, B.
 
-    trainer: that has not trained yet.  model: the Gpt in it, which is not wrapped.
+    trainer: not trained yet.  model: the Gpt in it, not wrapped.
     """
     import torch
 
@@ -145,13 +145,13 @@ def trained(
 
 
 def check_finite(bench: Bench, trainer: Trainer) -> None:
-    """Hold what the timed steps have left."""
+    """Check the loss after the timed steps."""
     last = bench.result(float(trainer.loss))
     bench.check(math.isfinite(last), "the loss after the timed steps is not finite")
 
 
 def utilisation(bench: Bench, job: Job, time: Samples) -> Samples | None:
-    """Model FLOP over time and the published peak of one card; None where that is not known."""
+    """Model FLOP over time and the published peak of one card; None if that is unknown."""
     peak = bench.peaks.bfloat16 if bench.peaks else None
     if bench.device == "cuda" and not peak:
         name = bench.node.gpus[0].name
@@ -231,7 +231,7 @@ def train_together(rank: Rank, job: Job) -> tuple[Samples, int | None]:
     rank.bench.check(
         abs(first / wanted - 1) <= LOSS_TOLERANCE, "the first loss is not that of a float32 model"
     )
-    # the other ranks' texts count too: what this rank's loss does is no proof
+    # the other ranks' texts count too: this rank's loss alone proves nothing
     firsts, memory = rank.gather(first), None
     if rank.backend == "nccl":
         import torch
@@ -287,7 +287,7 @@ def with_fsdp(rank: Rank, model: Gpt) -> Any:
 
 
 def release_memory(rank: Rank) -> None:
-    """Give back what the step of all ranks has left in torch's cache."""
+    """Free the memory that the step of all ranks has left in torch's cache."""
     if rank.backend != "nccl":
         return
     import gc
@@ -299,7 +299,7 @@ def release_memory(rank: Rank) -> None:
     torch.cuda.empty_cache()
 
 
-#: Way → what wraps the model.
+#: Way → function that wraps the model.
 WAYS: dict[str, Callable[[Rank, Gpt], Any]] = {"ddp": with_ddp, "fsdp": with_fsdp}
 RATE = Metric("rate", "1/s", "higher", "tokens of all ranks over time")
 MFU = Metric("mfu", "1", "higher", "model FLOP over time and published bfloat16 peak", (0, None))

@@ -1,5 +1,5 @@
-"""Training on several GPUs: DataParallel, DistributedDataParallel, what they cost and what they
-send."""
+"""Training on several GPUs: DataParallel, DistributedDataParallel, their cost and their
+communication."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hpml_plugins.plugins.scaling import ddp, dp, large_batch, loading, single, 
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """One GPU, each way of training on several, what crosses the wire, large batches, and the
-    ranks' statistics."""
+    """One GPU, each way of training on several, transferred bytes, large batches, and the ranks'
+    statistics."""
     return [
         single.SINGLE,
         ddp.DDP,
@@ -38,7 +38,7 @@ def hpml_benchmarks() -> list[Benchmark]:
 
 @hookimpl
 def hpml_figures() -> list[Figure]:
-    """The coursework's three tables, charts of them, and what explains them."""
+    """The coursework's three tables, charts of them, and explanations."""
     from hpml_plugins.plugins.scaling.charts import FIGURES
 
     return list(FIGURES)

@@ -32,7 +32,7 @@ WITH_DATA, DATA = ("one GPU", "DP", "DDP", "DDP, CUDA graph"), ("copy", "loading
 STATISTICS = ("scaling_statistics", "scaling_statistics_cpu")
 LARGE = ("scaling_small_batch", "scaling_large_batch", "scaling_large_batch_cpu")
 
-#: What tells the points apart.
+#: The columns that identify a point.
 POINT = ("machine", "method", "scaling", "dtype", "batch", "gpus")
 UNITS = {**{metric.name: metric.unit for metric in METRICS}, **DP_UNITS}
 UNITS |= {"waiting": "s", "last_rank": "B/s", "by_subtraction": "B/s"}
@@ -42,8 +42,7 @@ Row = dict[str, Any]
 
 
 def points(records: Sequence[Record]) -> Table:
-    """One row per point: how it trains, its metrics, what its profile says, and what follows from
-    them."""
+    """One row per point: how it trains, its metrics, its profile, and derived values."""
 
     def more(record: Record) -> Row:
         method, scaling = METHODS[record.benchmark]
@@ -56,8 +55,8 @@ def points(records: Sequence[Record]) -> Table:
             return {**row, "speedup": 1.0} if method == "one GPU" else row
         row |= {name: column[0] for name, column in record.series["profile"].columns.items()}
         # Seconds that each rank's reductions took in a profiled step; DataParallel has no ranks. A
-        # collective's kernel starts when its own rank is there and ends when all are done, so the
-        # last rank's is the shortest: at least what the others took longer is waiting.
+        # collective's kernel starts when its own rank arrives and ends when all are done, so the
+        # last rank's is the shortest: the others waited for at least the difference.
         reductions = record.series["ranks"].numbers("reduction") if "ranks" in record.series else []
         last = min(reductions, default=0.0)
         row["waiting"] = fmean(reductions) - last if reductions else None
@@ -74,7 +73,7 @@ def points(records: Sequence[Record]) -> Table:
 
 
 def _ring(record: Record, seconds: float) -> float | None:
-    """Ring bytes of the gradients over `seconds`; None where that is 0."""
+    """Ring bytes of the gradients over `seconds`; None if that is 0."""
     parameters = float(record.metrics["ceiling"].info["parameters"])
     return ring_bandwidth(FLOAT32 * parameters, seconds, _ranks(record)) if seconds > 0 else None
 

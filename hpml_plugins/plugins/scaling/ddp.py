@@ -1,5 +1,4 @@
-"""DistributedDataParallel: a process for each GPU, gradients reduced while the backward pass goes
-on."""
+"""DistributedDataParallel: a process for each GPU, gradients reduced during the backward pass."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ def measure_ddp(
     """ResNet18 on `gpus` GPUs of each of `nodes` nodes; without GPUs the small model in `ranks`
     processes, over gloo.
 
-    ranks: one on each node where left out.
+    ranks: default: one per node.
     """
     workload = jobs.CIFAR if bench.gpus else jobs.SMALL
     return measure_job(
@@ -36,7 +35,7 @@ def measure_ddp(
 
 
 def measure_job(bench: Bench, job: jobs.Job, nodes: int = 1) -> jobs.Result:
-    """Run the job on its ranks, shared out over the nodes."""
+    """Run the job on its ranks, distributed over the nodes."""
     if bench.nodes < nodes:
         bench.skip(
             f"needs {nodes} nodes of a Slurm job, this run has {bench.nodes} (cluster.yaml: nodes:"
@@ -47,8 +46,8 @@ def measure_job(bench: Bench, job: jobs.Job, nodes: int = 1) -> jobs.Result:
 
 
 def on_rank(rank: Rank, job: jobs.Job) -> jobs.Result | None:
-    """Time the step on all ranks, and in turns with rank 0 alone; profile it; time an all-reduce of
-    its gradients' size.
+    """Time the step on all ranks, also alternately with rank 0 alone; profile it; time an
+    all-reduce of the size of its gradients.
 
     Rank 0 attaches the series and returns the metrics.
     """
@@ -57,7 +56,7 @@ def on_rank(rank: Rank, job: jobs.Job) -> jobs.Result | None:
 
     from hpml_plugins.plugins.scaling import profiling, training
 
-    torch.backends.cudnn.benchmark = True  # all batches have one shape
+    torch.backends.cudnn.benchmark = True  # all batches have the same shape
     # the default one is not captured
     stream = torch.cuda.stream(torch.cuda.Stream()) if job.graph else nullcontext()
     with training.skip_if_out_of_memory(rank.bench, job.batch), stream:
@@ -85,7 +84,7 @@ def on_rank(rank: Rank, job: jobs.Job) -> jobs.Result | None:
 def _train_together(
     rank: Rank, job: jobs.Job
 ) -> tuple[Samples, dict[str, Samples], dict[str, float], dict[str, float], int]:
-    """The time of a step of all ranks, those of the steps that took turns, this rank's part in a
+    """The time of a step of all ranks, the times of the alternating steps, this rank's part in a
     step, its use of the GPU, and the number of parameters."""
     from torch import distributed as dist
 
@@ -93,7 +92,7 @@ def _train_together(
 
     bench = rank.bench
     module = training.make_module(job.workload, job.dtype, rank.device, bench.seed)
-    # Every rank has images of its own.
+    # Every rank has its own images.
     batches = training.make_batches(
         job.workload, job.share, rank.device, bench.seed * 1009 + rank.index + 1
     )
@@ -136,7 +135,7 @@ def _take_turns(
 ) -> dict[str, Samples]:
     """Steps on rank 0 alone, on all ranks without an exchange, and on all together, s.
 
-    Without an exchange each rank trains a model of its own: what it computes is the same.
+    Without an exchange each rank trains its own model, with the same computations.
     """
     from hpml_plugins.plugins.scaling import training
 
@@ -157,12 +156,12 @@ def _take_turns(
 
 
 def wrapped(rank: Rank, module: Any, *, lean: bool = False) -> Any:
-    """The module under DistributedDataParallel, as one would use it.
+    """The module under DistributedDataParallel, with common settings.
 
-    lean: what a short step gains by. All gradients in one bucket: cuDNN's batch norm in
-    channels-last wants every multiprocessor at once and waits for a running all-reduce, so three of
-    them only add their latencies. And batch-norm statistics that stay each rank's own, where DDP
-    copies the first rank's to all before each step.
+    lean: settings for short steps. All gradients in one bucket: cuDNN's batch norm in channels-last
+    needs all multiprocessors at once and waits for a running all-reduce, so three of them only add
+    their latencies. And separate batch-norm statistics on each rank; otherwise DDP copies the first
+    rank's to all before each step.
     """
     from torch.nn.parallel import DistributedDataParallel
 
@@ -171,7 +170,7 @@ def wrapped(rank: Rank, module: Any, *, lean: bool = False) -> Any:
     if lean:
         nbytes = sum(parameter.nbytes for parameter in module.parameters())
         more = {"broadcast_buffers": False, "bucket_cap_mb": nbytes / 2**20 + 1}
-    # Gradients live in the buckets that are reduced: without it each is copied there and back.
+    # Gradients are views of the reduced buckets; otherwise each is copied there and back.
     return DistributedDataParallel(module, device_ids=cards, gradient_as_bucket_view=True, **more)
 
 

@@ -11,8 +11,8 @@ from hpml_plugins.plugins.scaling import jobs
 if TYPE_CHECKING:
     from hpml_plugins.plugins.scaling import training
 
-#: What a step does on the host, in order; the first four are DataParallel's own parts of the
-#: forward pass.
+#: The parts of a step on the host, in order; the first four are DataParallel's parts of the forward
+#: pass.
 PARTS = ("scatter", "replicate", "parallel_apply", "gather", "backward", "update")
 DP_UNITS = {
     **jobs.PROFILE_UNITS,
@@ -21,14 +21,15 @@ DP_UNITS = {
 
 
 def measure_job(bench: Bench, job: jobs.Job) -> jobs.Result:
-    """Train on all GPUs, in turns with one alone, and make metrics of both."""
+    """Train on all GPUs, alternately with one alone, and compute the metrics of both."""
     import torch
     from torch.cuda import nccl
 
     from hpml_plugins.plugins.scaling import profiling, training
 
-    # torch keeps what was tried by thread (thread_local caches in ATen's Conv_v8.cpp), and
-    # DataParallel starts its threads anew in every step: trying took 0.67 s of each on two H200s.
+    # torch keeps autotuning results per thread (thread_local caches in ATen's Conv_v8.cpp), and
+    # DataParallel starts new threads in every step: autotuning took 0.67 s of each step on two
+    # H200s.
     torch.backends.cudnn.benchmark = False
     with training.skip_if_out_of_memory(bench, job.share * job.ranks):
         bench.progress("one alone", 0.1)
@@ -55,15 +56,15 @@ def measure_job(bench: Bench, job: jobs.Job) -> jobs.Result:
 
 
 def _make_parallel(bench: Bench, job: jobs.Job) -> tuple[training.Trainer, int]:
-    """What trains on all GPUs, whose gradient is checked, and the number of parameters."""
+    """The trainer on all GPUs, with its gradient checked, and the number of parameters."""
     from hpml_plugins.plugins.scaling import training
 
     gpus = list(range(job.ranks))
     module = training.make_module(job.workload, job.dtype, bench.device, bench.seed)
     batches = training.make_batches(job.workload, job.share * job.ranks, bench.device, bench.seed)
     trainer = training.Trainer(training.NamedParts(module, gpus), batches, job.workload.lr)
-    # DataParallel's gradient must be the mean of those of its chunks, each found on the first GPU
-    # alone.
+    # DataParallel's gradient must be the mean of those of its chunks, each computed on the first
+    # GPU.
     images, labels = next(batches)
     found = training.gradient(trainer.module, images, labels, seed=0)
     chunks = zip(images.chunk(job.ranks), labels.chunk(job.ranks), strict=True)

@@ -29,7 +29,7 @@ CPU = Requires(modules=TORCH)
 class Workload:
     """A model and the images that it is trained on.
 
-    data: what the images are called.  shape: (channels, height, width).  images: in an epoch.  lr:
+    data: the name of the images.  shape: (channels, height, width).  images: in an epoch.  lr:
     learning rate.
     """
 
@@ -41,8 +41,8 @@ class Workload:
     lr: float = 0.1
 
 
-#: The coursework's: ResNet18 for CIFAR-10's images. They are random: times do not depend on what
-#: they show.
+#: The coursework's: ResNet18 for CIFAR-10's images. They are random: times do not depend on their
+#: contents.
 CIFAR = Workload("resnet18", "synthetic-cifar10", (3, 32, 32), 10, 50_000)
 #: VGG16 has no normalisation: random images and labels at the usual rate would soon be NaN.
 VGG = Workload("vgg16", "synthetic-224", (3, 224, 224), 1000, 8192, lr=1e-3)
@@ -55,7 +55,7 @@ class Job:
     """Training on several ranks, and on one for comparison.
 
     batch: images on each rank (weak scaling) or on all of them (strong), and on the one rank alone.
-    graph: each step is one CUDA graph. Raises HpmlError where a batch cannot be shared out evenly.
+    graph: each step is one CUDA graph. Raises HpmlError if a batch cannot be split evenly.
     """
 
     workload: Workload
@@ -129,14 +129,14 @@ METRICS = (
         "ring bytes over the time of one all-reduce of as many bytes, alone",
     ),
 )
-#: Without an upper bound of the efficiency: other processes on the CPUs may slow one rank's turn
-#: and not that of all, which is noise and no impossible result.
+#: Without an upper bound of the efficiency: other processes on the CPUs may slow the turn of one
+#: rank and not that of all, which is noise, not an impossible result.
 CPU_METRICS = tuple(
     replace(metric, possible=(0, None)) if metric.name == "efficiency" else metric
     for metric in METRICS
 )
-#: Units of the series `profile`, of one row: what is no metric, since asv runs a process for each
-#: metric.
+#: Units of the series `profile`, of one row: values that are not metrics, because asv runs a
+#: process for each metric.
 PROFILE_UNITS = {
     "single": "s",
     "together": "s",
@@ -158,7 +158,7 @@ def ring_bandwidth(nbytes: float, seconds: Any, ranks: int) -> Any:
 
 
 def warn_if_apart(bench: Bench, time: Samples, together: Samples) -> None:
-    """Warn where the steps that took turns are not as long as those timed for themselves."""
+    """Warn if alternating steps are not as long as separately timed ones."""
     difference = together.median / time.median - 1
     if abs(difference) > CLOSE:
         bench.warn(
@@ -167,13 +167,13 @@ def warn_if_apart(bench: Bench, time: Samples, together: Samples) -> None:
 
 
 def collective_share(activity: Mapping[str, float]) -> float:
-    """The collectives' share of all kernels' time; 0 where nothing ran."""
+    """The collectives' share of all kernels' time; 0 if nothing ran."""
     return activity["collectives"] / activity["kernels"] if activity["kernels"] else 0.0
 
 
 def single_metrics(job: Job, time: Samples) -> dict[str, Any]:
-    """Step and epoch. The steps of an epoch are not rounded, so that it is the same work for every
-    batch."""
+    """Step and epoch. The steps of an epoch are not rounded, so that an epoch is the same work for
+    every batch."""
     workload = job.workload
     steps = workload.images / (job.share * job.ranks)
     measured = len(time) * float(time.info["steps"])
@@ -199,16 +199,15 @@ def results(
 ) -> dict[str, Any]:
     """All of METRICS. Attaches the series `profile`, of one row.
 
-    time: s of a step on all ranks.  turns: s of steps that took turns: `single` on one rank alone,
-    `together` on all, and `apart`, where it was measured, on all ranks at once without exchanging
-    anything.  activity: of a profiled step, mean over ranks.  parameters: of the model.  reduction:
-    s of an all-reduce of that many float32.  more: further columns of the series, s.
-    subtracted: the step minus a perfectly scaled one, communication as the coursework calculates
-    it.
+    time: s of a step on all ranks.  turns: s of alternating steps: `single` on one rank alone,
+    `together` on all, and `apart`, if measured, on all ranks at once without an exchange. activity:
+    of a profiled step, mean over ranks.  parameters: of the model.  reduction: s of an all-reduce
+    of that many float32.  more: further columns of the series, s. subtracted: the step minus a
+    perfectly scaled one, the coursework's estimate of communication.
     """
     nbytes = FLOAT32 * parameters
     single, together = turns["single"], turns["together"]
-    # How many times the work of a step on one GPU a step on all does.
+    # The work of a step on all GPUs as a multiple of a step on one.
     work = job.ranks if job.scaling == "weak" else 1
     speedup = single / together * work
     scaled = single * (work / job.ranks)

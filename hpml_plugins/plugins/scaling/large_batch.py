@@ -1,5 +1,5 @@
 """Large batches: loss and accuracy of the fifth epoch, with and without two of Goyal's remedies, on
-real images; and how far the ranks' running statistics drift apart where each keeps its own.
+real images; and how far the ranks' running statistics drift apart if each rank keeps its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TERMS = {
 }
 EPOCHS = 5
 BASE_BATCH, BASE_RATE = 128, 0.1
-#: Goyal's is 5 of 90 epochs; of five, two.
+#: Goyal's is 5 of 90 epochs; here 2 of 5.
 WARM_UP = 2.0
 TEST_BATCH = 1000
 
@@ -52,8 +52,7 @@ def measure(
 def measure_statistics(
     bench: Bench, *, data: str, batch: int, gpus: int = 1, ranks: int = 0
 ) -> Mapping[str, float]:
-    """The same training with gradients as all that is exchanged: each rank keeps its own running
-    statistics.
+    """The same training with only gradients exchanged: each rank keeps its own running statistics.
 
     Metrics are the largest of the ranks'; `spread` is that of their test accuracies.
     """
@@ -116,17 +115,16 @@ def learning_rate(epoch: float, *, base: float, factor: float, warm_up: float) -
     """Goyal's linear scaling with gradual warm-up.
 
     epoch: epochs done so far, with fractions.  base: the rate of the small batch.  factor: the
-    large batch over the small one.  warm_up: epochs over which the rate rises in a line from base
-    to base · factor; 0: it is there at once. Source: Goyal et al., Accurate, Large Minibatch SGD:
-    Training ImageNet in 1 Hour (2017), sections 2.1 and 2.2.
+    large batch over the small one.  warm_up: epochs over which the rate rises linearly from base to
+    base · factor; 0: no warm-up. Source: Goyal et al., Accurate, Large Minibatch SGD: Training
+    ImageNet in 1 Hour (2017), sections 2.1 and 2.2.
     """
     risen = min(1.0, epoch / warm_up) if warm_up > 0 else 1.0
     return base * (1 + (factor - 1) * risen)
 
 
 class Draws:
-    """An epoch's augmentation: crops of zero-padded images at random places, half of the images
-    flipped.
+    """An epoch's augmentation: random crops of zero-padded images, with half of the images flipped.
 
     Drawn for all images on the CPU, so that an image's augmentation is the same for any number of
     ranks and any device.
@@ -138,14 +136,14 @@ class Draws:
         import torch
 
         generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
-        # unused: what follows is then as in Records of earlier commits
+        # unused: keeps the following numbers the same as in Records of earlier commits
         torch.randperm(count, generator=generator)
         self.pad = pad
         self.moves = torch.randint(2 * pad + 1, (2, count), generator=generator).to(device)
         self.flips = ((torch.rand(count, generator=generator) < 0.5) & flip).to(device)
 
     def augment(self, images: Any, places: Any) -> Any:
-        """The images (B, C, H, W) of these places in the data set, augmented."""
+        """The images (B, C, H, W) at these indices of the data set, augmented."""
         import torch
 
         (down, right), flips = self.moves[:, places], self.flips[places]
@@ -166,7 +164,7 @@ def train(rank: Rank, model: str, data: str, batch: int, recipe: Recipe) -> list
 def _trained(
     rank: Rank, model: str, data: str, batch: int, recipe: Recipe, *, lean: bool = False
 ) -> tuple[Any, list[dict[str, float]]]:
-    """The trained module, and what each epoch reached. lean: running statistics are not
+    """The trained module, and the results of each epoch. lean: running statistics are not
     broadcast."""
     import torch
 
@@ -186,7 +184,7 @@ def _trained(
     )
     module = module.to(rank.device, memory_format=layout)
     parallel = ddp.wrapped(rank, module, lean=lean) if rank.count > 1 else module
-    trainer = training.Trainer(parallel, iter(()), BASE_RATE)  # is given its batches
+    trainer = training.Trainer(parallel, iter(()), BASE_RATE)  # gets its batches by call
     sgd = trainer.optimizer.param_groups[0]
     factor = batch * rank.count / BASE_BATCH
     epochs: list[dict[str, float]] = []
@@ -215,7 +213,7 @@ def _trained(
                 )
             torch.distributed.all_reduce(totals)
             total_loss, right, count = totals.tolist()
-            # Rank 0's running statistics are those that DDP broadcasts, and that would be saved.
+            # DDP broadcasts rank 0's running statistics, which a checkpoint would contain.
             accuracy = rank.share(
                 _accuracy(module, images.test, layout) if rank.index == 0 else None
             )

@@ -12,7 +12,7 @@ from hpml_plugins.plugins.scaling import jobs
 
 #: The coursework's number of processes that load images, on each rank.
 WORKERS = 2
-#: Batches in a timed call: more than the workers prepare ahead, which is two each.
+#: Batches in a timed call: more than the workers prefetch, which is two each.
 BATCHES = 8
 #: Times that include loading are sampled longer than the others by this factor: their calls are
 #: long and vary.
@@ -20,7 +20,7 @@ LONGER = 6
 
 
 def measure(bench: Bench, *, batch: int, gpus: int = 1, ranks: int = 0) -> jobs.Result:
-    """Loading, copying and training, each alone and together: on GPUs ResNet18, without the small
+    """Loading, copying and training, each alone and together: ResNet18 on GPUs, otherwise the small
     model on `ranks`."""
     job = jobs.Job(jobs.CIFAR if bench.gpus else jobs.SMALL, batch, "float32", ranks or gpus)
     metrics: jobs.Result = bench.ranks(on_rank, job.ranks, job)[0]
@@ -94,17 +94,17 @@ def on_rank(rank: Rank, job: jobs.Job) -> jobs.Result:
 
 
 def load(workload: jobs.Workload, batch: int, seed: int, *, pin: bool) -> Iterator[tuple[Any, Any]]:
-    """Batches without end, as the coursework's script makes them: each image is cropped, flipped
-    and normalised.
+    """Endless batches, made as in the coursework's script: each image is cropped, flipped and
+    normalised.
 
-    pin: whether the batches are in pinned memory, from which the GPU copies by itself.
+    pin: whether the batches are in pinned memory, from which the GPU copies asynchronously.
     """
     import torch
     from torch.utils.data import DataLoader, Dataset, RandomSampler
     from torchvision.transforms import v2
 
     class Images(Dataset):  # type: ignore[misc]  # torch is untyped to mypy here
-        """Random images of 8 bits, in memory."""
+        """Random 8-bit images in memory."""
 
         def __init__(self) -> None:
             generator = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Where the time of a step went: a few steps under torch.profiler, read from its Chrome trace.
+"""The breakdown of a step's time: a few steps under torch.profiler, read from its Chrome trace.
 
 The trace's fields: `cat` kernel, gpu_memcpy, gpu_memset (on a GPU, `args.device`), cpu_op and
 user_annotation (on the host); `ts` and `dur` in µs.  Source: pytorch/kineto,
@@ -17,12 +17,12 @@ from typing import Any
 
 Event = Mapping[str, Any]
 Interval = tuple[int, int]
-#: Where the time of one step of one GPU (or process) went, s.
-#: span: from the first event to the last, over the steps.  computation, communication: at least one
-#: event of the kind was running; copies from the host or within the GPU are computation, as in the
-#: coursework.  overlapped: both were at once.  exposed: communication alone.  idle: nothing ran,
-#: the GPU waited for the host.  reduction: all-reduce alone. collectives, kernels: durations added
-#: up, whatever ran at once.
+#: The breakdown of the time of one step on one GPU (or process), s. span: from the first event to
+#: the last, over the steps.  computation, communication: at least one event of the kind was
+#: running; copies from the host or within the GPU are computation, as in the coursework.
+#: overlapped: both were at once.  exposed: only communication.  idle: nothing ran, the GPU waited
+#: for the host.  reduction: only all-reduce. collectives, kernels: sums of durations, including
+#: concurrent ones.
 Activity = dict[str, float]
 
 WARM_UP, ACTIVE = 2, 5
@@ -34,11 +34,11 @@ _ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 def profiled(
     step: Callable[[], None], name: str, *, gpus: Sequence[int], host: bool
 ) -> list[Event]:
-    """Complete events of `ACTIVE` steps, after `WARM_UP` that are watched and not kept. Ranks call
-    it alike.
+    """Complete events of `ACTIVE` steps, after `WARM_UP` profiled steps that are discarded. All
+    ranks call it in the same way.
 
-    name: of the trace's file, where it is kept.  gpus: that the process uses.  host: whether it is
-    watched, at some cost to it.
+    name: of the trace's file, if it is kept.  gpus: that the process uses.  host: whether to
+    profile the host, at some cost.
     """
     from torch.cuda import synchronize
     from torch.profiler import ProfilerActivity, profile, schedule
@@ -56,7 +56,7 @@ def profiled(
                 step()
                 if number in (WARM_UP - 1, WARM_UP + ACTIVE - 1):
                     for gpu in gpus:
-                        synchronize(gpu)  # no step's work may reach into what is kept, or out of it
+                        synchronize(gpu)  # no step's work may cross the bounds of the kept steps
                 profiler.step()
         return [
             event for event in json.loads(path.read_text())["traceEvents"] if event.get("ph") == "X"
@@ -64,7 +64,7 @@ def profiled(
 
 
 def gpu_activities(events: Iterable[Event], steps: int = ACTIVE) -> dict[int, Activity]:
-    """GPU → where the time of one of the profiled `steps` went."""
+    """GPU → breakdown of the time of one of the profiled `steps`."""
     by_gpu: dict[int, list[Event]] = {}
     for event in events:
         if event.get("cat") in _ON_GPU:
@@ -76,13 +76,12 @@ def gpu_activities(events: Iterable[Event], steps: int = ACTIVE) -> dict[int, Ac
 
 
 def gpu_use(events: Iterable[Event]) -> dict[str, float]:
-    """How far the kernels of one GPU filled it, as torch's profiler estimates it, each from 0 to 1.
+    """How well the kernels used one GPU, as estimated by torch's profiler, each from 0 to 1.
 
-    utilisation: share of the time from the first event to the last in which any ran.
-    sm_efficiency: the time of kernels, each weighted with its blocks per multiprocessor up to 1,
-    over the same time.  occupancy: warps that a multiprocessor could hold at once of those it has
-    room for, mean over the kernels' time. Source: pytorch/kineto,
-    tb_plugin/docs/gpu_utilization.md.
+    utilisation: share of the time from the first event to the last in which any ran. sm_efficiency:
+    the time of kernels, each weighted with its blocks per multiprocessor up to 1, over the same
+    time.  occupancy: warps resident on a multiprocessor over the most that it can hold, mean over
+    the kernels' time. Source: pytorch/kineto, tb_plugin/docs/gpu_utilization.md.
     """
     on_gpu = [event for event in events if event.get("cat") in _ON_GPU]
     times = _times(on_gpu)
@@ -104,7 +103,8 @@ def gpu_use(events: Iterable[Event]) -> dict[str, float]:
 
 
 def cpu_activity(events: Sequence[Event], steps: int = ACTIVE) -> Activity:
-    """The same of one process over gloo: its operators, and the collectives of gloo's threads."""
+    """The breakdown for one process over gloo: its operators, and the collectives of gloo's
+    threads."""
     operators = [
         event
         for event in events
@@ -118,7 +118,7 @@ def cpu_activity(events: Sequence[Event], steps: int = ACTIVE) -> Activity:
 def host_ranges(
     events: Iterable[Event], names: Sequence[str], steps: int = ACTIVE
 ) -> dict[str, float]:
-    """Name → s a step that the host spent in `record_function` ranges of this name; 0 where there
+    """Name → s per step that the host spent in `record_function` ranges of this name; 0 if there
     was none."""
     spent = dict.fromkeys(names, 0.0)
     for event in events:
@@ -175,7 +175,7 @@ def _times(events: Iterable[Event]) -> list[Interval]:
 
 
 def length(intervals: Iterable[Interval]) -> int:
-    """How long they are together; what several cover counts once.
+    """Their total length; overlaps count once.
 
     Raises ValueError for an interval that ends before it starts.
     """

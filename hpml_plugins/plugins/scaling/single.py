@@ -1,5 +1,5 @@
-"""One GPU: the time of an epoch over batch sizes, until memory is full. The baseline of everything
-else."""
+"""One GPU: the time of an epoch over batch sizes, until memory is full. The baseline of all other
+benchmarks."""
 
 from __future__ import annotations
 

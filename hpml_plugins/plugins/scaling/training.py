@@ -20,25 +20,26 @@ from hpml_plugins import Bench, HpmlError, Rank, Samples
 from hpml_plugins.plugins.scaling.jobs import Dtype, Job, Workload
 
 MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
-#: DDP takes events for its own statistics in its first ten steps, which a capture must not hold.
+#: DDP records events for its own statistics in its first ten steps, which a capture must not
+#: contain.
 STEPS_BEFORE_CAPTURE = 12
-#: A sample is a window of steps of at least this long, s: within one, the host runs ahead as in any
-#: training loop. On a CPU nothing runs ahead.
+#: A sample is a window of steps of at least this length, s: within one, the host runs ahead as in
+#: any training loop. On a CPU nothing runs ahead.
 WINDOW = {"cuda": 0.1, "cpu": 0.02}
 LONGEST_WINDOW = 200
-#: Turns of each kind of step where several kinds take turns, and windows of a turn, of which the
-#: median counts: one that another program interrupts does not.
+#: Turns of each kind of alternating steps, and windows per turn, whose median counts, so that an
+#: interruption by another program does not.
 TURNS, WINDOWS = 4, 3
 SMALL_WIDTH = 16  # channels
 #: Tolerance between two gradients or steps of the same batch, as a share of their length: cuDNN's
-#: fastest algorithms are not the same twice. A gradient that lacks the other ranks' part, or its
-#: division, is about as far away as it is long.
+#: fastest algorithms are not deterministic. A gradient without the other ranks' part, or without
+#: the division, differs by about its own length.
 TOLERANCE = {"float32": 3e-2, "bf16": 1e-1}
 Batch = tuple[Any, Any]
 
 
 class SmallResNet(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """One residual block between a convolution and a classifier: what ResNet18 is made of, once."""
+    """One residual block between a convolution and a classifier: a minimal ResNet18."""
 
     def __init__(self, channels: int, classes: int, *, zero_gamma: bool) -> None:
         super().__init__()
@@ -91,8 +92,8 @@ def build(name: str, shape: tuple[int, int, int], classes: int, *, zero_gamma: b
 
 
 class InDtype(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """The model computing in bf16 where asked to. Inside the module, for DataParallel's threads do
-    not inherit it."""
+    """The model, computing in bf16 if requested. Autocast is inside the module because
+    DataParallel's threads do not inherit it."""
 
     def __init__(self, model: nn.Module, dtype: Dtype) -> None:
         super().__init__()
@@ -119,7 +120,7 @@ class NamedParts(nn.DataParallel):  # type: ignore[misc]  # torch is untyped to 
 
 
 def make_batches(workload: Workload, batch: int, device: Any, seed: int) -> Iterator[Batch]:
-    """Synthetic images and labels on the device, in batches that are views, round and round."""
+    """Synthetic images and labels on the device, cycling through batches that are views."""
     count = max(batch, min(workload.images, 4096) // batch * batch)
     generator = torch.Generator(device).manual_seed(seed)
     images = torch.randn(count, *workload.shape, generator=generator, device=device)
@@ -173,7 +174,7 @@ class Trainer:
             self.optimizer.step()
 
     def capture(self) -> None:
-        """Capture the step as a CUDA graph, which the host launches at once. Not on the default
+        """Capture the step as a CUDA graph, which the host launches in one call. Not on the default
         stream."""
         images, labels = next(self.batches)
         self.images, self.labels = images.clone(memory_format=torch.preserve_format), labels.clone()
@@ -182,7 +183,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        # "thread_local": NCCL's watchdog thread may look at its events meanwhile.
+        # "thread_local": NCCL's watchdog thread may query its events during the capture.
         with torch.cuda.graph(
             graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"
         ):
@@ -191,8 +192,8 @@ class Trainer:
         torch.cuda.synchronize()
 
     def replay_error(self) -> float:
-        """How far the change of state by a replay is from that by the same step launched, as a
-        share."""
+        """The relative difference between the change of state by a replay and by the same step
+        launched."""
         before = [tensor.clone() for tensor in self._state()]
         self.graph.replay()
         replayed = _change(self._state(), before)
@@ -202,14 +203,14 @@ class Trainer:
         return relative_error(replayed, _change(self._state(), before))
 
     def drop_graph(self) -> None:
-        """Let go of the graph, if there is one: NCCL's communicator cannot be taken down while one
-        holds it."""
+        """Release the graph, if there is one: NCCL's communicator cannot be destroyed while a graph
+        uses it."""
         if self.graph is not None:
             torch.cuda.synchronize()
             self.graph.reset()
 
     def _state(self) -> list[Any]:
-        """All that a step changes: parameters, buffers, momenta."""
+        """The state that a step changes: parameters, buffers, momenta."""
         momenta = [value for state in self.optimizer.state.values() for value in state.values()]
         tensors = [*self.module.parameters(), *self.module.buffers(), *momenta]
         return [tensor.detach() for tensor in tensors if isinstance(tensor, torch.Tensor)]
@@ -247,7 +248,7 @@ def time_steps(
 ) -> Samples:
     """Samples of a step's time, s, from windows of steps; a graph is captured and checked first.
 
-    rank: of all ranks, which then time the slowest.
+    rank: with it, all ranks time the slowest.
     """
     count = prepare(bench, trainer, job)
     if rank:
@@ -281,10 +282,10 @@ def time_in_turns(
 ) -> dict[str, Samples]:
     """The time of a step of each kind, s, one sample per turn.
 
-    The load of the host, and the card's clocks, change within seconds: what is compared is measured
-    side by side. A step before each turn does not count.  trainers: kind → what trains it.  counts:
-    kind → steps of a window.  rank: of all ranks, which begin each window together and then time
-    the slowest; a kind that this rank lacks, others alone run.
+    The load of the host, and the card's clocks, change within seconds, so the kinds are measured
+    alternately. A step before each turn does not count.  trainers: kind → its trainer.  counts:
+    kind → steps of a window.  rank: with it, all ranks begin each window together and time the
+    slowest; a kind that this rank lacks only runs on the others.
     """
 
     def window(kind: str) -> float:
@@ -310,10 +311,9 @@ def time_in_turns(
 
 
 def gradient(module: nn.Module, images: Any, labels: Any, seed: int) -> Any:
-    """The gradient of the mean loss as one vector on the device. The seed is that of a dropout.
+    """The gradient of the mean loss as one vector on the device. The seed is for dropout.
 
-    From algorithms that give the same twice: with others two gradients of one batch lie 3 % apart
-    in TF32.
+    With deterministic algorithms: with others, two gradients of one batch differ by 3 % in TF32.
     """
     module.zero_grad(set_to_none=True)
     torch.manual_seed(seed)
@@ -334,7 +334,7 @@ def relative_error(found: Any, wanted: Any) -> float:
 
 @contextmanager
 def skip_if_out_of_memory(bench: Bench, batch: int) -> Iterator[None]:
-    """A batch that does not fit skips the point: the memory limit is the question."""
+    """Skip the point if a batch does not fit: the memory limit is part of the result."""
     try:
         yield
     except torch.OutOfMemoryError as error:

@@ -14,13 +14,13 @@ from hpml_plugins.plugins.scaling.jobs import ALL_GPUS, CIFAR, GPUS, MODULES
 
 #: Images on each rank: enough for batch normalisation. Only inputs and outputs depend on it.
 BATCH = 2
-#: DDP's collectives in a step, and what they carry: it reduces gradients and broadcasts buffers,
-#: and has no other.
+#: DDP's collectives in a step, and their contents: it reduces gradients and broadcasts buffers,
+#: nothing else.
 _DDP = {"allreduce_": "gradients", "broadcast_": "buffers"}
 
 
 def measure_wire_ddp(bench: Bench, *, ranks: int, model: str) -> Mapping[str, float]:
-    """DDP's third step over gloo: its collectives' sizes do not depend on what carries them."""
+    """DDP's third step over gloo: the sizes of its collectives do not depend on the back end."""
     counts: list[dict[str, int]] = bench.ranks(count_ddp, ranks, model)
     bench.check(all(one == counts[0] for one in counts), "all ranks hand over as much")
     return {metric.name: float(counts[0].get(metric.name, 0)) for metric in WIRE_METRICS}
@@ -71,8 +71,8 @@ def _backward(parallel: Any, batch: int, device: str) -> None:
 
 @contextmanager
 def counted_collectives() -> Iterator[Counter[str]]:
-    """Inside: bytes that torch.distributed's collectives are handed on this rank, by kind; "other"
-    is none of DDP's.
+    """Count within the block: bytes passed to torch.distributed's collectives on this rank, by
+    kind; "other": not DDP's.
 
     C++ code's collectives, DDP's reducer's among them, pass torch's dispatcher as well and are
     seen: it is how torch's own CommDebugMode counts.
@@ -88,8 +88,8 @@ def counted_collectives() -> Iterator[Counter[str]]:
         ) -> Any:
             if function.namespace == "c10d":
                 name = function._schema.name.partition("::")[2]
-                # The first argument is what is sent (broadcasting: or overwritten); who gathers has
-                # what comes in there.
+                # The first argument is sent (in a broadcast: or overwritten); for a gathering rank
+                # it is received.
                 sent = args[1] if name.startswith("allgather") else args[0]
                 tensors = [sent] if isinstance(sent, torch.Tensor) else sent
                 counted[_DDP.get(name, "other")] += sum(tensor.nbytes for tensor in tensors)
@@ -101,12 +101,12 @@ def counted_collectives() -> Iterator[Counter[str]]:
 
 @contextmanager
 def counted_copies(buffers: Iterable[Any], home: str) -> Iterator[Counter[str]]:
-    """Inside: bytes that DataParallel moves between GPUs, by kind: all of it goes through
-    torch.nn.parallel.comm.
+    """Count within the block: bytes that DataParallel moves between GPUs, by kind: all transfers
+    use torch.nn.parallel.comm.
 
-    buffers: the module's; what else is broadcast are parameters.  home: the first GPU, where all
-    starts and ends. Kinds: parameters, buffers (copied to the others), inputs (chunks for the
-    others, and the gradients of the outputs), outputs (gathered), gradients (added up).
+    buffers: the module's; other broadcasts are parameters.  home: the first GPU, source and
+    destination of all transfers. Kinds: parameters, buffers (copied to the others), inputs (chunks
+    for the others, and the gradients of the outputs), outputs (gathered), gradients (added up).
     """
     from torch.nn.parallel import comm
 

@@ -1,5 +1,5 @@
-"""Time to accuracy: how long until a network is as good as it should be, how much that varies, what
-the GPU does."""
+"""Time to accuracy: the time until a network reaches its target, its variation, and the use of the
+GPU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hpml_plugins import Benchmark, DataSource, Figure, hookimpl
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """Sets of runs to the target accuracy, and what the processor does meanwhile."""
+    """Sets of runs to the target accuracy, and the utilisation of the processor."""
     from hpml_plugins.plugins.tta.eager import EAGER
     from hpml_plugins.plugins.tta.time_to_accuracy import DDP, DDP_CPU, TTA, TTA_CPU
     from hpml_plugins.plugins.tta.utilisation import (
@@ -24,7 +24,7 @@ def hpml_benchmarks() -> list[Benchmark]:
 
 @hookimpl
 def hpml_data() -> list[DataSource]:
-    """Photographs on which networks are judged that were trained on CIFAR-10."""
+    """Photographs for testing networks that were trained on CIFAR-10."""
     from hpml_plugins.plugins.tta.photographs import PHOTOGRAPHS
 
     return [PHOTOGRAPHS]
@@ -32,8 +32,8 @@ def hpml_data() -> list[DataSource]:
 
 @hookimpl
 def hpml_figures() -> list[Figure]:
-    """Times and their spread, accuracy over time and on other images, utilisation and what drives
-    it up."""
+    """Times and their spread, accuracy over time and on other images, utilisation and how to raise
+    it."""
     from hpml_plugins.plugins.tta.charts import FIGURES
 
     return list(FIGURES)

@@ -275,7 +275,7 @@ def _images(record: Record) -> Row:
 
 
 def _card(record: Record) -> Row:
-    """What it ran on: the GPU's name, or the CPU's."""
+    """The name of the GPU, or of the CPU."""
     on_gpu = record.gpus and not record.benchmark.endswith("_cpu")
     return {"card": record.gpu_names[0] if on_gpu else str(record.node.get("cpu", ""))}
 
@@ -305,7 +305,7 @@ TIME = bar_chart(
     panel="data",
     independent=("x", "y"),
 )
-#: A published range has no value of its own: its whisker alone is drawn.
+#: A published range has no single value: only its whisker is drawn.
 VARIATION = dot_chart(
     ("recipe", "data", "machine", "{runs} runs"),
     Axis("variation", "coefficient of variation", "%", log=True),

@@ -1,4 +1,4 @@
-"""The benchmark `tta_eager`: the time to accuracy of recipes that compile, without compiling."""
+"""The benchmark `tta_eager`: the time to accuracy of compiling recipes, run without compiling."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hpml_plugins.plugins.tta.time_to_accuracy import CIFARS, TTA, metrics_of, t
 def measure(
     bench: Bench, *, recipe: str, data: str, runs: int
 ) -> Mapping[str, Samples | float | None]:
-    """Train as `tta` does, but compile nothing. CUDA graphs and all else of the recipe stay, so
-    that the difference is what compiling gains, and `setup` what it costs."""
+    """Train as `tta` does, but compile nothing. CUDA graphs and the rest of the recipe are kept, so
+    that the difference is the gain of compiling, and that of `setup` its cost."""
     wanted = without_compiling(read_recipe(recipe, data)).on(bench.device)
     return metrics_of(bench, wanted, *train_set(bench, wanted, runs))
 
 
 def without_compiling(recipe: Recipe) -> Recipe:
-    """The recipe with nothing compiled. Raises HpmlError for one that compiles nothing anyway."""
+    """The recipe without compiling. Raises HpmlError for a recipe that compiles nothing."""
     if not recipe.compile:
         raise HpmlError(f"recipe {recipe.name!r} compiles nothing; measure it by the benchmark tta")
     return msgspec.structs.replace(recipe, compile="")

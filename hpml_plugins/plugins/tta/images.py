@@ -1,5 +1,5 @@
-"""Where batches come from: images that are on the device already, or torch's DataLoader. Imports
-torch: on use only."""
+"""Sources of batches: images that are already on the device, or torch's DataLoader. Imports torch:
+on use only."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from torch.utils.data import DataLoader, DistributedSampler
 from hpml_plugins import DataSet
 from hpml_plugins.plugins.tta.recipes import Recipe
 
-#: Seeds of epochs must differ between runs and from those of other draws.
+#: Seeds of epochs must differ between runs and from other seeds.
 _EPOCHS = 100_003
 
 
 class _Feed:
-    """Batches of rank `index` of `count`. `start` is called before a run; each time that `epoch`
-    yields, `take` returns the next batch: images (B, C, H, W) and labels (B,), on the device.
+    """Batches of rank `index` of `count`. `start` is called before a run; after each yield of
+    `epoch`, `take` returns the next batch: images (B, C, H, W) and labels (B,), on the device.
 
     steps: of an epoch.  waited: s that the host has waited for batches in this run.
     """
@@ -41,15 +41,15 @@ class _Feed:
         self.waited = 0.0
 
     def close(self) -> None:
-        """End whatever loads."""
+        """End the loading processes."""
 
 
 class OnDevice(_Feed):
     """Batches gathered, moved and flipped by one indexing of the images on the device.
 
-    Everything that changes from step to step is on the device: nothing is decided by the host, and
-    a step can be a CUDA graph. An epoch's draws are made once, before it. All ranks draw the same,
-    and take every count-th image.
+    Everything that changes from step to step is on the device: the host decides nothing, so a step
+    can be a CUDA graph. An epoch's random numbers are drawn once, before it. All ranks draw the
+    same, and take every count-th image.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Loaded(_Feed):
     """Batches by torch's DataLoader: cropped, flipped and normalised image by image on the host, as
     in most scripts.
 
-    They are copied into tensors that stay where they are, so that a step can be a CUDA graph.
+    They are copied into tensors at fixed addresses, so that a step can be a CUDA graph.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Loaded(_Feed):
             started = time.perf_counter()
 
     def take(self, step: Any) -> tuple[Any, Any]:
-        """What was loaded last."""
+        """The last loaded batch."""
         return self._batch
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class _Transformed:
             )
         if recipe.augment.flip != "none":
             steps.append(v2.RandomHorizontalFlip())
-        # A channel without any deviation has nothing to be scaled.
+        # A channel with zero deviation needs no scaling.
         std = [value or 1.0 for value in data.std]
         steps += [v2.ToDtype(torch.float32, scale=True), v2.Normalize(data.mean, std)]
         self._images, self._transform = data.train, v2.Compose(steps)

@@ -12,11 +12,10 @@ from torch.nn import functional
 
 from hpml_plugins.plugins.tta.recipes import Network
 
-#: Of the eigenvalues of the images' patches, so that directions without any variance are not blown
-#: up.
+#: Added to the eigenvalues of the images' patches, so that directions without variance are not
+#: amplified.
 WHITEN_EPS = 5e-4
-#: How fast running statistics follow in the speed network: its training is a few hundred steps
-#: long.
+#: Momentum of running statistics in the speed network, whose training takes a few hundred steps.
 FOLLOW = 0.4
 
 
@@ -40,8 +39,8 @@ def build(network: Network, shape: tuple[int, int, int], classes: int) -> Any:
 
 
 class SmallResNet(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """A residual block a width, halving the image between them: what ResNet is made of, for images
-    of 8×8."""
+    """One residual block per width, halving the image between them: a minimal ResNet for images of
+    8×8."""
 
     def __init__(self, network: Network, shape: tuple[int, int, int], classes: int) -> None:
         super().__init__()
@@ -80,10 +79,10 @@ class SpeedNet(nn.Module):  # type: ignore[misc]
     """Whitening, then pairs of 3×3 convolutions that each halve the image, then a classifier
     without bias.
 
-    The first convolution is not trained but set from the images (`whiten`); only its bias is, for a
-    while. Others start as the identity on the channels that they can pass on. After Keller Jordan's
-    airbench94 in idea (github.com/KellerJordan/cifar10-airbench, of tysam-code's hlb-CIFAR10);
-    written anew.
+    The first convolution is not trained but set from the images (`whiten`); only its bias is
+    trained, for a limited time. Others start as the identity on as many channels as possible. After
+    Keller Jordan's airbench94 in idea (github.com/KellerJordan/cifar10-airbench, of tysam-code's
+    hlb-CIFAR10); written anew.
     """
 
     def __init__(self, network: Network, shape: tuple[int, int, int], classes: int) -> None:
@@ -147,8 +146,8 @@ def _identity_conv(before: int, after: int) -> Any:
 
 
 def logits_over_views(images: Any, views: int, logits_of: Callable[[Any], Any]) -> Any:
-    """Logits over views: as it is; mirrored too; half of the weight moved by a pixel, up left and
-    down right, too."""
+    """Logits averaged over views: the image; also mirrored; also, with half of the weight, moved by
+    a pixel up left and down right."""
     channels_last = images.is_contiguous(memory_format=torch.channels_last) and images.shape[1] > 1
     layout = torch.channels_last if channels_last else torch.contiguous_format
 
@@ -169,7 +168,7 @@ def logits_over_views(images: Any, views: int, logits_of: Callable[[Any], Any]) 
 
 
 def in_half(network: Any) -> Any:
-    """The network with weights in float16, but for normalisations."""
+    """The network with weights in float16, except normalisations."""
     for module in network.half().modules():
         if isinstance(module, nn.BatchNorm2d):
             module.float()

@@ -1,4 +1,4 @@
-"""Optimisers whose rates are tensors on the device, so that a captured step reads them there.
+"""Optimisers with learning rates in tensors on the device, where a captured step reads them.
 Imports torch."""
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import torch
 from hpml_plugins.plugins.tta.networks import SpeedNet
 from hpml_plugins.plugins.tta.recipes import Recipe
 
-#: Of the quintic iteration: steepest at 0, so that few rounds do. Singular values end between about
-#: 0.5 and 1.5. Source: Jordan et al., Muon: an optimizer for hidden layers in neural networks,
-#: kellerjordan.github.io/posts/muon.
+#: Coefficients of the quintic iteration: steepest at 0, so that a few rounds suffice. Singular
+#: values end between about 0.5 and 1.5. Source: Jordan et al., Muon: an optimizer for hidden layers
+#: in neural networks, kellerjordan.github.io/posts/muon.
 QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
@@ -31,8 +31,8 @@ def orthogonalised(matrices: Any, iterations: int) -> Any:
 
 
 class Muon:
-    """Momentum, made orthogonal, on weights that are kept at a fixed norm: matrices of one shape at
-    once."""
+    """Orthogonalised momentum, with weights kept at a fixed norm; handles all matrices of one shape
+    together."""
 
     def __init__(
         self, weights: Sequence[Any], momentum: float, iterations: int, device: str
@@ -55,7 +55,7 @@ class Muon:
     def update(
         self, groups: list[list[Any]], gradients: list[list[Any]], buffers: list[Any], rate: Any
     ) -> None:
-        """One update of these weights.  rate: a tensor. All is handed over, so that it can be
+        """One update of these weights.  rate: a tensor. All inputs are arguments, so that it can be
         compiled."""
         for group, grads, buffer in zip(groups, gradients, buffers, strict=True):
             gradient = torch.stack([grad.flatten(1) for grad in grads]).float()
@@ -71,10 +71,10 @@ class Muon:
 
 
 class Optimiser:
-    """SGD, and Muon where the recipe has it, with every rate read from a table on the device at the
+    """SGD, and Muon if the recipe has it, with every rate read from a table on the device by the
     step's number.
 
-    compiled: makes a function a faster one.
+    compiled: compiles a function.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Optimiser:
     ) -> None:
         shares = [recipe.schedule.share_of_peak(step, steps) for step in range(steps)]
         bias_steps = recipe.whiten_bias_epochs * steps_an_epoch
-        # Of the whitening's bias, which is trained for a limited number of steps.
+        # The rates of the whitening's bias, which is trained for a limited number of steps.
         falling = [
             max(0.0, 1.0 - step / bias_steps) if bias_steps else 1.0 for step in range(steps)
         ]
@@ -132,7 +132,8 @@ class Optimiser:
             self._muon_update(self.muon.groups, self.muon.gradients(), self.muon.buffers, rates[-1])
 
     def reset(self) -> None:
-        """As before the first step; the tensors stay where they are, for graphs know them."""
+        """Reset to the state before the first step; the tensors keep their addresses, which graphs
+        use."""
         for state in self.sgd.state.values():
             if state.get("momentum_buffer") is not None:
                 state["momentum_buffer"].zero_()

@@ -1,4 +1,4 @@
-"""Other images on which each trained network is judged: photographs from elsewhere, a user's own,
+"""Other images for testing each trained network: photographs from other sources, a user's own,
 CIFAR-10.1, and modified test images."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from hpml_plugins import Bench, DataSet, HpmlError
 from hpml_plugins.plugins.tta.photographs import PHOTOGRAPHS
 
-#: A folder with one folder of pictures a class.
+#: A folder with one folder of pictures per class.
 OWN = "HPML_TTA_IMAGES"
 #: The folder `datasets` of github.com/modestyachts/CIFAR-10.1.
 CIFAR101 = "HPML_TTA_CIFAR10_1"
@@ -23,8 +23,8 @@ SEED = 20190711
 
 
 def other_images(bench: Bench, data: DataSet) -> dict[str, tuple[Any, Any]]:
-    """Name → normalised images (N, C, H, W) and labels, of all that there is; a warning for what
-    cannot be used."""
+    """Name → normalised images (N, C, H, W) and labels, of all available sets; warns about unusable
+    ones."""
     found = {
         name: (data.normalize(images), data.test.labels) for name, images in shifted(data).items()
     }
@@ -52,7 +52,7 @@ def other_images(bench: Bench, data: DataSet) -> dict[str, tuple[Any, Any]]:
 
 
 def read_photographs() -> tuple[Any, Any]:
-    """The images and labels of the data set `photographs`. Raises HpmlError where it is missing or
+    """The images and labels of the data set `photographs`. Raises HpmlError if it is missing or
     damaged."""
     judged = PHOTOGRAPHS.load(lambda text: None).test
     return judged.images, judged.labels
@@ -80,8 +80,8 @@ def read_folder(folder: Path, data: DataSet) -> tuple[Any, Any]:
     """Pictures in folders named after the classes, as uint8 images of the data's shape, and their
     labels.
 
-    The shorter side is resized to the images' side, then the middle is taken; grey where the data
-    is. Raises HpmlError for a folder that is no class of the data, and where no picture can be
+    The shorter side is resized to the images' side, then the centre is cropped; grey if the data
+    is. Raises HpmlError for a folder that is not a class of the data, and if no picture can be
     read.
     """
     import torch
@@ -125,8 +125,8 @@ def read_folder(folder: Path, data: DataSet) -> tuple[Any, Any]:
 
 
 def read_cifar101(folder: Path, data: DataSet) -> tuple[Any, Any]:
-    """CIFAR-10.1 version 6: 2,000 images. Raises HpmlError where it is not, and for data that is
-    not CIFAR-10.
+    """CIFAR-10.1 version 6: 2,000 images. Raises HpmlError for another version, and for data that
+    is not CIFAR-10.
 
     Source: Recht et al., Do CIFAR-10 Classifiers Generalize to CIFAR-10?, arXiv 1806.00451.
     """

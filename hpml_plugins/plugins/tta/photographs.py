@@ -1,6 +1,6 @@
 """The data set `photographs`: pictures of CIFAR-10's ten classes from other sources, to test
 trained networks. They are not part of the package: `credits.yaml` beside them has the author and
-licence of each. The repository holds them in examples/photographs.
+licence of each. The repository has them in examples/photographs.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hpml_plugins.errors import describe
 
 @dataclass(frozen=True)
 class JudgedOn(DataSource):
-    """A data set without images to train on, so small that no decoded copy of it is kept."""
+    """A data set without training images, so small that no decoded copy is kept."""
 
     def load(self, progress: Callable[[str], None]) -> DataSet:
-        """The data set, its mean and deviation those of its test images. Raises HpmlError where it
-        is missing or damaged."""
+        """The data set, with the mean and deviation of its test images. Raises HpmlError if it is
+        missing or damaged."""
         from torch import from_numpy
 
         path = self.path()
@@ -29,7 +29,7 @@ class JudgedOn(DataSource):
         assert path is not None
         try:
             arrays = self.read(path)
-        except Exception as error:  # whatever the libraries raise for damaged files
+        except Exception as error:  # the libraries raise many kinds of errors for damaged files
             raise HpmlError(
                 f"data set {self.name} is damaged: {path}: {describe(error)} ({self.how_to_get})"
             ) from error
@@ -50,14 +50,14 @@ class JudgedOn(DataSource):
 
 
 def find_photographs(root: Path) -> Path | None:
-    """The folder `photographs` of a root, with the file that says whose they are."""
+    """The folder `photographs` of a root, which must have the file of credits."""
     folder = root / "photographs"
     return folder if (folder / "credits.yaml").is_file() else None
 
 
 def read_photographs(folder: Path) -> Arrays:
-    """All of them for testing, none for training. The classes are the folders, in the order of the
-    alphabet, which is CIFAR-10's."""
+    """All of them for testing, none for training. The classes are the folders, in alphabetical
+    order, which is CIFAR-10's."""
     import numpy as np
     from torchvision.datasets import ImageFolder
     from torchvision.transforms.functional import pil_to_tensor

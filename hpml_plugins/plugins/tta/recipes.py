@@ -15,12 +15,12 @@ import yaml
 from hpml_plugins import HpmlError
 from hpml_plugins.registry import YamlLines
 
-#: A file of more recipes, which replace those of the same name here.
+#: A file of more recipes, which replace built-in ones of the same name.
 VARIABLE = "HPML_TTA_RECIPES"
 OWN = Path(__file__).with_name("recipes.yaml")
 #: The recipe that tricks change.
 BASE = "lab"
-#: Names for several tricks at once: which tricks each leaves out.
+#: Names for several tricks at once → the tricks that each leaves out.
 SUMS = {"graphed": ("compile", "batch"), "all": ("batch",)}
 _Entries = dict[str, dict[str, Any]]
 _T = TypeVar("_T")
@@ -37,10 +37,10 @@ class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sgd(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """head_lr: of the classifier, where it has its own.  decay_norms: whether normalisations and
+    """head_lr: of the classifier, if it has its own.  decay_norms: whether normalisations and
     biases decay too.
 
-    weight_decay is that of a rate of 1 where head_lr is given: each group's is divided by its rate.
+    With head_lr, weight_decay is that for a rate of 1: each group's is divided by its rate.
     """
 
     lr: float
@@ -52,7 +52,7 @@ class Sgd(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Muon(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """For the weights of convolutions.  iterations: of Newton and Schulz."""
+    """Muon, for the weights of convolutions.  iterations: of Newton–Schulz."""
 
     lr: float
     momentum: float = 0.6
@@ -85,9 +85,9 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Augment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """pad: pixels by which an image is moved at most.  fill: torch's mode of padding.
+    """pad: the most pixels by which an image is moved.  fill: torch's mode of padding.
 
-    flip: alternating: at random once, then in every other epoch.
+    flip: alternating: random in the first epoch, then inverted in each epoch.
     """
 
     pad: int = 0
@@ -105,13 +105,13 @@ class Evaluate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All that a training is made from.
+    """The settings of a training.
 
-    epochs: at most; a part of one counts in steps.  whiten_bias_epochs: how long the bias of the
+    epochs: at most; a fraction is rounded to steps.  whiten_bias_epochs: how long the bias of the
     whitening is trained; 0: always.  loss: over the batch.  precision: bfloat16: autocast over
     float32 weights; float16: weights too, normalisations excepted.  compile: torch's mode, or "".
-    graph: each step is a CUDA graph.  workers, pin_memory: of the DataLoader, which feeds where the
-    images are not on the device.  threads: of the CPU, where it computes; 0: torch's choice.
+    graph: each step is a CUDA graph.  workers, pin_memory: of the DataLoader, which is used if the
+    images are not on the device.  threads: of the CPU, if it computes; 0: torch's choice.
     """
 
     name: str
@@ -140,7 +140,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     evaluate: Evaluate = Evaluate()
 
     def on(self, device: str) -> Recipe:
-        """As it can be run there: on a CPU in float32, neither compiled nor captured."""
+        """The recipe adapted to the device: on a CPU in float32, neither compiled nor captured."""
         if device.startswith("cuda"):
             return self
         return msgspec.structs.replace(
@@ -154,7 +154,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 def read_recipe(name: str, data: str) -> Recipe:
     """The recipe of this name for this data set.
 
-    Raises HpmlError for an unknown recipe or key, and for a data set that the recipe does not name.
+    Raises HpmlError for an unknown recipe or key, and for a data set that the recipe does not list.
     """
     known = _read_files()
     if name not in known:
@@ -173,7 +173,7 @@ def read_recipe(name: str, data: str) -> Recipe:
 
 
 def recipe_names() -> tuple[str, ...]:
-    """The built-in recipes, in the file's order: what the grid offers is the same on every node."""
+    """The built-in recipes, in the file's order, so that the grid is the same on every node."""
     return tuple(_read(OWN))
 
 
@@ -189,19 +189,18 @@ def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]
 
 
 def read_tricks() -> _Entries:
-    """Trick → changes of a recipe, in the order in which they are added up. batch: times the
+    """Trick → changes of a recipe, in the order of accumulation. batch: a multiple of the
     recipe's."""
     return _read(OWN.with_name("tricks.yaml"))
 
 
 def trick_names() -> tuple[str, ...]:
-    """What `with_tricks` knows: no trick, each alone, the sums."""
+    """The names accepted by `with_tricks`: no trick, each alone, and combinations."""
     return (BASE, *read_tricks(), *SUMS)
 
 
 def with_tricks(recipe: Recipe, *names: str) -> Recipe:
-    """The recipe with all of these tricks and sums of tricks. Raises HpmlError for an unknown
-    one."""
+    """The recipe with all of these tricks and combinations. Raises HpmlError for an unknown one."""
     tricks = read_tricks()
     for name in names:
         if name not in trick_names():
@@ -214,8 +213,8 @@ def with_tricks(recipe: Recipe, *names: str) -> Recipe:
 
 
 def _read(path: Path) -> _Entries:
-    """A file of this plugin: read when benchmarks are declared, for which libyaml's loader is the
-    faster one."""
+    """A file of this plugin. It is read when benchmarks are declared, so libyaml's faster loader is
+    used."""
     entries: _Entries = yaml.load(
         path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     )
@@ -243,7 +242,7 @@ def _checked(value: Any, kind: type[_T], what: str) -> _T:
 
 
 def _with_base(name: str, known: _Entries, above: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A recipe on top of those that it is `like`."""
+    """A recipe with the settings that it inherits by `like`."""
     recipe = dict(known[name])
     base = recipe.pop("like", None)
     if base is None:

@@ -1,5 +1,4 @@
-"""One run, from weights just drawn to the target by the clock, and sets of runs that can be
-interrupted."""
+"""One timed run, from initial weights to the target, and sets of runs that can be interrupted."""
 
 from __future__ import annotations
 
@@ -19,20 +18,20 @@ from hpml_plugins.workloads.datasets import cache
 if TYPE_CHECKING:
     from hpml_plugins.plugins.tta.training import Trainer
 
-#: Where interrupted sets are kept; the user's cache when it is not set.
+#: The variable for the folder of interrupted sets; default: the user's cache.
 VARIABLE = "HPML_TTA_RUNS"
 #: Called with epoch, epochs, accuracy, and seconds so far.
 Progress = Callable[[int, int, float, float], None]
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """The result of a run.  time: s, to the end of the evaluation that reached the target, else of
-    the whole run.
+    """The result of a run.  time: s, until the end of the evaluation that reached the target, else
+    of the whole run.
 
-    load: s the host waited for batches.  train, evaluate: s.  epochs: until then, parts count.
+    load: s the host waited for batches.  train, evaluate: s.  epochs: until then, with fractions.
     curve: epochs, s and accuracy after each evaluation.  plain_accuracy: by an evaluation that is
-    neither compiled nor captured.  energy: J; None where it is not known.  out_of_distribution:
-    accuracy on other images, by name.
+    neither compiled nor captured.  energy: J; None if unknown.  out_of_distribution: accuracy on
+    other images, by name.
     """
 
     seed: int
@@ -52,7 +51,7 @@ class Run(msgspec.Struct, kw_only=True):
 def run(trainer: Trainer, seed: int, progress: Progress = lambda *_: None) -> Run:
     """Train until the target is reached, or the schedule ends. Call `trainer.start(seed)` before.
 
-    The clock starts with the weights drawn, the images loaded and everything compiled; it includes
+    The clock starts after initialising the weights, loading the images and compiling; it includes
     every evaluation.
     """
     recipe = trainer.recipe
@@ -93,11 +92,11 @@ def run(trainer: Trainer, seed: int, progress: Progress = lambda *_: None) -> Ru
 
 
 class RunSet:
-    """The runs of one set that are done, kept in a file until the set is complete: an interrupted
-    set is resumed.
+    """The finished runs of one set, kept in a file until the set is complete, so that an
+    interrupted set can be resumed.
 
-    about: all that must be the same for two runs to be of one set: recipe, data, code, versions,
-    card. A set of other facts is another file.
+    about: everything that two runs of one set must have in common: recipe, data, code, versions,
+    card. Other facts give another file.
     """
 
     def __init__(self, about: Mapping[str, str]) -> None:
@@ -109,7 +108,7 @@ class RunSet:
             self.runs = msgspec.json.decode(self.path.read_bytes(), type=list[Run])
 
     def add(self, run: Run, *, write: bool = True) -> None:
-        """Store a run atomically. If nothing can be written, `problem` says so and the set
+        """Store a run atomically. If it cannot be written, `problem` has the reason and the set
         continues."""
         self.runs.append(run)
         if not write:

@@ -1,5 +1,5 @@
-"""The benchmarks `tta`, `tta_cpu`, `tta_ddp` and `tta_ddp_cpu`: a set of runs, and the numbers that
-are made of it."""
+"""The benchmarks `tta`, `tta_cpu`, `tta_ddp` and `tta_ddp_cpu`: a set of runs, and the metrics
+computed from it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: torch's optimizers import torch._dynamo at their first use, which takes seconds in every process.
 TORCH = ("torch", "torch._dynamo", "torchvision", "torchvision.transforms.v2", "msgspec", "yaml")
 RECIPES = recipe_names()
-#: What recipes.yaml says in full.
+#: Summaries of recipes.yaml.
 TERMS = {
     "recipe=lab": (
         "the coursework's training script unchanged: ResNet-50, batch 128, SGD, float32, torch's"
@@ -70,12 +70,12 @@ METRICS = (
         "of a run that counts: the whole cards, or all CPU packages, with the idle part",
     ),
 )
-#: Of the interval of the variation.
+#: Confidence level of the interval of the variation.
 METHOD = "Vangel's modification of McKay's chi-square interval, 95 %, times taken for normal"
-#: How far the accuracy of a compiled or captured evaluation may be from a plain one: roundings
-#: decide close calls.
+#: Largest difference of accuracy between a compiled or captured evaluation and a plain one:
+#: rounding decides near ties.
 AGREE = 0.005
-#: So much of the longest run so far must be left of the point's time to start another.
+#: Another run starts only if this multiple of the longest run so far is left of the point's time.
 ROOM = 1.3
 
 
@@ -92,14 +92,14 @@ def measure_ddp(
 ) -> Mapping[str, Samples | float | None]:
     """Train by the recipe on `gpus` GPUs: its batch on each, the learning rate times their number
     (Goyal et al.)."""
-    # Not compiled: that would need more for DistributedDataParallel's buckets; the graph holds the
-    # reductions.
+    # Not compiled: that would need extra work for DistributedDataParallel's buckets; the graph
+    # contains the reductions.
     wanted = msgspec.structs.replace(read_recipe(recipe, data).on(bench.device), compile="")
     if wanted.muon:
         raise HpmlError(
             f"recipe {recipe!r} cannot run on several ranks: Muon's update is computed on one"
         )
-    # Images are loaded by the ranks: a process that has used torch could not fork them.
+    # The ranks load the images: a process that has used torch could not fork the ranks.
     return metrics_of(bench, wanted, *bench.ranks(_train_on_rank, gpus, wanted, runs)[0])
 
 
@@ -117,10 +117,11 @@ def _train_on_rank(rank: Rank, recipe: Recipe, count: int) -> tuple[list[Run], d
 def train_set(
     bench: Bench, recipe: Recipe, count: int, rank: Rank | None = None
 ) -> tuple[list[Run], dict[str, float]]:
-    """Train all runs of the set that an interrupted measurement has not left, and keep each when it
-    is done.
+    """Train all runs of the set that are missing after an interrupted measurement, and store each
+    when it is done.
 
-    The runs, how many `images` an epoch has, and what `loading` them and the `setup` took, s.
+    Returns the runs, how many `images` an epoch has, and the time of `loading` them and of the
+    `setup`, s.
     """
     from hpml_plugins.plugins.tta import runs
     from hpml_plugins.plugins.tta.out_of_distribution import other_images
@@ -130,7 +131,7 @@ def train_set(
     images = bench.data(recipe.data)
     kept = runs.RunSet(about_of(bench, recipe, images, count, rank.count if rank else 1))
     if rank:
-        # What rank 0 has read counts: another may have looked a moment later, or on another node.
+        # Rank 0's view counts: another rank may have read a moment later, or on another node.
         kept.runs = rank.share(kept.runs)
     if done := len(kept.runs):
         bench.warn(
@@ -159,7 +160,7 @@ def train_set(
 
             if rank:
                 rank.barrier()
-            # another for every seed of the bench and every run
+            # different for every seed of the bench and every run
             seed = bench.seed * 1000 + number + 1
             trainer.start(seed)
             with bench.meter() as meter:
@@ -177,7 +178,7 @@ def train_set(
         bench.warn(kept.problem)
     if problem and bench.gpus:
         bench.warn(f"energy is not known: {problem}")
-    # Removed whatever is made of it: a set that fails its checks must not be resumed.
+    # Removed in any case: a set that fails its checks must not be resumed.
     kept.finish()
     return kept.runs, {
         "images": float(len(images.train)),
@@ -189,7 +190,7 @@ def train_set(
 def about_of(
     bench: Bench, recipe: Recipe, images: DataSet, count: int, ranks: int
 ) -> dict[str, str]:
-    """What runs must have in common to be of one set."""
+    """The facts that runs of one set must have in common."""
     import torch
 
     from hpml_plugins.host import locate
@@ -219,10 +220,10 @@ def check_same_parameters(rank: Rank, network: Any) -> None:
 
 
 def counting(recipe: Recipe, runs: Sequence[Run]) -> list[Run]:
-    """The runs whose time is one to the accuracy: those that reached it, or all where the mean is
-    what must.
+    """The runs whose times count: those that reached the accuracy, or all if only the mean must
+    reach it.
 
-    Where the mean is as good as the target, so is one of the runs.
+    If the mean reaches the target, so does at least one run.
     """
     reached = [run for run in runs if run.reached]
     return list(runs) if reached and recipe.target_of == "mean" else reached
@@ -233,8 +234,8 @@ def metrics_of(
 ) -> Mapping[str, Samples | float | None]:
     """Attach the series of a set, and return its metrics.  facts: see `train_set`.
 
-    Raises CheckFailed where an accuracy is not what a plain evaluation says, and HpmlError where no
-    run reached the target: there is no time to it then.
+    Raises CheckFailed if an accuracy differs from a plain evaluation, and HpmlError if no run
+    reached the target, because there is no time then.
     """
     attach(bench, recipe, runs, facts["loading"])
     for run in runs:
@@ -296,8 +297,8 @@ def metrics_of(
 
 
 def attach(bench: Bench, recipe: Recipe, runs: Sequence[Run], loading: float) -> None:
-    """The series of a set: its runs, their curves, accuracies on other images, and the recipe as it
-    was run."""
+    """The series of a set: its runs, their curves, accuracies on other images, and the recipe
+    used."""
     units = {
         **dict.fromkeys(("time", "load", "train", "evaluate"), "s"),
         **dict.fromkeys(("epochs", "accuracy"), "1"),
@@ -340,13 +341,12 @@ def _columns(rows: Sequence[tuple[Any, ...]], *names: str) -> dict[str, list[Any
 
 
 def variation_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Interval of the coefficient of variation of what these values were drawn from.
+    """Interval of the coefficient of variation of the distribution of these values.
 
     k / sqrt(((u + 2) / n − 1) k² + u / (n − 1)) with u the chi-square quantiles of n − 1 degrees of
-    freedom, for k up to about 0.33 and normal values. The upper end is infinite where the root's
-    argument is not positive. Raises ValueError for fewer than two values.
-    Source: Vangel, Confidence Intervals for a Normal Coefficient of Variation, The American
-    Statistician 50 (1996).
+    freedom, for k up to about 0.33 and normal values. The upper end is infinite if the root's
+    argument is not positive. Raises ValueError for fewer than two values. Source: Vangel,
+    Confidence Intervals for a Normal Coefficient of Variation, The American Statistician 50 (1996).
     """
     from scipy.special import chdtri
 
@@ -365,7 +365,7 @@ def variation_interval(values: Sequence[float], confidence: float = 0.95) -> tup
 
 
 def success_interval(reached: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval of a share: of the runs that reach the target.
+    """Wilson's interval of a share, here of runs that reach the target.
 
     Source: Wilson, Probable Inference, the Law of Succession, and Statistical Inference, JASA 22
     (1927).

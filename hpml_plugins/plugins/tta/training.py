@@ -17,8 +17,8 @@ from hpml_plugins.plugins.tta.networks import SpeedNet, build, in_half, logits_o
 from hpml_plugins.plugins.tta.optimising import Optimiser
 from hpml_plugins.plugins.tta.recipes import Recipe
 
-#: DistributedDataParallel takes events for its own statistics in its first ten steps, which a
-#: capture must not hold.
+#: DistributedDataParallel records events for its own statistics in its first ten steps, which a
+#: capture must not contain.
 WARM_UP_RANKS = 12
 #: Enough images to estimate the covariance of patches.
 WHITEN_IMAGES = 5000
@@ -28,8 +28,7 @@ WHITEN_IMAGES = 5000
 def training(
     recipe: Recipe, data: DataSet, device: str, *args: Any, **options: Any
 ) -> Iterator[Trainer]:
-    """A Trainer, closed after a block that did not fail, and on a GPU a stream of its own to use it
-    on.
+    """A Trainer, closed after a block without an error, and on a GPU its own stream.
 
     A graph cannot be captured on the default stream, and gradients are accumulated on the stream on
     which a network was first used.
@@ -46,12 +45,11 @@ def training(
 
 
 class Trainer:
-    """Trains by a recipe, alone or as one of several ranks, which share the images and the
+    """Trains by a recipe, alone or as one of several ranks, which split the images and reduce the
     gradients.
 
-    evaluates: whether it will be asked for accuracies.
-    load, setup: s that loading the images, and compiling, warming up and capturing took; neither is
-    in a run's time.
+    evaluates: whether accuracies will be needed. load, setup: s that loading the images, and
+    compiling, warming up and capturing took; neither is in a run's time.
     """
 
     def __init__(
@@ -125,7 +123,8 @@ class Trainer:
     # -- a run
 
     def start(self, seed: int) -> None:
-        """New weights, drawn from the seed, and everything else as it was before the first step."""
+        """Draw new weights from the seed, and reset everything else to the state before the first
+        step."""
         torch.manual_seed(seed)
         with torch.no_grad():
             self.network.load_state_dict(self._fresh().state_dict())
@@ -135,12 +134,13 @@ class Trainer:
         self.synchronise()
 
     def whiten(self) -> None:
-        """What a network takes from the images before its first step; nothing for most."""
+        """Initialise a network from the images before its first step; most networks need
+        nothing."""
         if self._to_whiten is not None:
             self.network.whiten(self._to_whiten)
 
     def train_epoch(self, seed: int, epoch: int) -> None:
-        """The steps of this epoch that the schedule still has. The device may be busy with them
+        """Launch the remaining scheduled steps of this epoch. The device may still be busy
         afterwards."""
         first = epoch * self.steps_an_epoch
         for _ in self.train(
@@ -155,37 +155,37 @@ class Trainer:
             yield
 
     def trains_bias(self, step: int) -> bool:
-        """Whether this step trains the whitening's bias: a step that does not is compiled and
-        captured anew."""
+        """Whether this step trains the whitening's bias: a step without it is compiled and captured
+        separately."""
         epochs = self.recipe.whiten_bias_epochs
         return self.rank is not None or not epochs or step / self.steps_an_epoch < epochs
 
     def accuracy(self) -> float:
-        """On the test images, over all ranks."""
+        """The accuracy on the test images, over all ranks."""
         return self._share(self._evaluate(), len(self.test))
 
     def plain_accuracy(self, images: Any = None, labels: Any = None) -> float:
-        """The same neither compiled nor captured; or on other images, normalised (N, C, H, W), and
-        their labels."""
+        """The accuracy without compiling or capturing; optionally on other images, normalised (N,
+        C, H, W), and their labels."""
         if images is None:
             images, labels = self.test, self.test_labels
         images = images.to(self.device, self.dtype).contiguous(memory_format=self.layout)
         return self._share(self._count(images, labels.to(self.device), self._logits), len(images))
 
     def synchronise(self) -> None:
-        """Wait until the device has done what it was given."""
+        """Wait until the device has finished its work."""
         if self.device.startswith("cuda"):
             torch.cuda.synchronize()
 
     def close(self) -> None:
-        """Release all graphs, and end the processes that load."""
+        """Release all graphs, and end the loading processes."""
         self.synchronise()
         for graph in self._graphs:
             # NCCL's communicator cannot be taken down while a graph holds it.
             graph.reset()
         self.feed.close()
         if self.recipe.compile:
-            # Another trainer's functions are of the same code: dynamo would count them as
+            # Another trainer's functions have the same code: dynamo would count them as
             # recompilations, and give up.
             torch._dynamo.reset()
 
@@ -227,11 +227,10 @@ class Trainer:
         self.synchronise()
 
     def _captured(self, function: Callable[[], Any], warm_up: int) -> Callable[[], Any]:
-        """The function, or a call of it as a CUDA graph, which returns the tensors that it writes
-        to.
+        """The function, or a replay of it as a CUDA graph, which returns its output tensors.
 
-        It is first called `warm_up` times: what is compiled, tried out or allocated at first use
-        must be before that.
+        It is first called `warm_up` times: compiling, autotuning and allocation at first use must
+        happen before the capture.
         """
         for _ in range(warm_up):
             function()
@@ -239,7 +238,7 @@ class Trainer:
             return function
         self.synchronise()
         graph = torch.cuda.CUDAGraph()
-        # "thread_local": NCCL's watchdog thread may look at its events meanwhile.
+        # "thread_local": NCCL's watchdog thread may query its events during the capture.
         with torch.cuda.graph(
             graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"
         ):
@@ -262,7 +261,7 @@ class Trainer:
         return loss.detach()
 
     def _share(self, right: Any, count: int) -> float:
-        """Of the images of all ranks, how many are right."""
+        """The number of correctly classified images of all ranks."""
         numbers = [float(right), float(count)]
         rights, counts = zip(
             *(self.rank.gather_numbers(numbers) if self.rank else [numbers]), strict=True
@@ -298,7 +297,7 @@ class Trainer:
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _count(self, images: Any, labels: Any, logits_of: Callable[[Any], Any]) -> Any:
-        """How many are right, a tensor."""
+        """The number of correct predictions, a tensor."""
         self.network.eval()
         views, size = self.recipe.evaluate.views, self.recipe.evaluate.batch
         right = torch.zeros((), dtype=torch.int64, device=self.device)

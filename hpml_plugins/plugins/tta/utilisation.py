@@ -1,5 +1,5 @@
-"""The benchmarks `tta_utilisation`, `tta_tricks` and their `_cpu` twins: how busy the processor is,
-what raises it."""
+"""The benchmarks `tta_utilisation`, `tta_tricks` and their `_cpu` twins: the utilisation of the
+processor, and how to raise it."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ TRICK_UNITS = {
 TRICK_UNITS |= {"utilisation": "1", "memory_utilisation": "1"}
 #: Column of the series → column of the meter.
 COLUMNS = {"time": "time", "core": "utilization", "memory": "memory_utilization", "power": "power"}
-#: s of training before the watch, so that loaders and clocks are at their pace.
+#: s of training before the observation, so that loaders and clocks are in steady state.
 SETTLE = 2.0
-#: The first epoch that is watched: whose images are in another order than those before.
+#: The first epoch that is observed; its images are in another order than those before.
 LATER = 1000
 #: s between two rows of the series: NVML's figures are means over the last sixth of a second to
 #: second.
 INTERVAL = 0.2
-#: Rows of the series, however long the watch.
+#: Rows of the series, for any length of observation.
 MOST_ROWS = 300
 
 
@@ -113,8 +113,8 @@ def watch(
 
 
 def train_for(trainer: Trainer, seed: int, seconds: float, epoch: int = 0) -> tuple[int, float]:
-    """Train on for about so long, from this epoch on, whatever the schedule: how many steps, in how
-    many s."""
+    """Continue training for about this time, from this epoch on, beyond the schedule if necessary;
+    returns the number of steps and the time, s."""
     started = time.perf_counter()
     steps = 0
     while time.perf_counter() - started < seconds:
@@ -123,7 +123,7 @@ def train_for(trainer: Trainer, seed: int, seconds: float, epoch: int = 0) -> tu
             if time.perf_counter() - started >= seconds:
                 break
         epoch += 1
-        # Once an epoch: the host must not run ahead of the clock that ends this.
+        # Once per epoch: the host must not run ahead of the clock that ends this.
         trainer.synchronise()
     return steps, time.perf_counter() - started
 
@@ -131,7 +131,7 @@ def train_for(trainer: Trainer, seed: int, seconds: float, epoch: int = 0) -> tu
 def measure_tricks(
     bench: Bench, *, data: str, seconds: float, compiled: bool
 ) -> Mapping[str, float]:
-    """Each trick alone and added to those before it, trained for `seconds` s each, in one
+    """Train each trick alone and together with those before it for `seconds` s each, in one
     process."""
     images = bench.data(data)
     variants = list(rows(read_recipe(BASE, data), bench.device, compiled=compiled))
@@ -143,7 +143,8 @@ def measure_tricks(
         except HpmlError:
             raise
         except Exception as error:
-            # What one trick cannot do on this node (no compiler, say) must not cost the others.
+            # A trick that fails on this node (for example without a compiler) must not affect the
+            # others.
             bench.warn(
                 f"{name}, {kind}: not measured: {type(error).__name__}:"
                 f" {str(error).splitlines()[0][:200]}"
@@ -174,10 +175,10 @@ def measure_tricks(
 
 
 def rows(recipe: Recipe, device: str, *, compiled: bool) -> Iterator[tuple[str, str, Recipe]]:
-    """(trick, "alone" or "together", recipe) of each variant to be measured on this device, none of
-    them twice.
+    """(trick, "alone" or "together", recipe) of each variant to be measured on this device, without
+    duplicates.
 
-    compiled: whether those that compile are among them. Those that change nothing there are left
+    compiled: whether to include tricks that compile. Tricks without effect on the device are left
     out.
     """
     tricks = list(read_tricks())
@@ -197,7 +198,7 @@ def rows(recipe: Recipe, device: str, *, compiled: bool) -> Iterator[tuple[str, 
 
 
 def _free_memory(device: str) -> None:
-    """Of a variant, and what dynamo keeps of one that failed."""
+    """Free the memory of a variant, and dynamo's state of a failed one."""
     if device.startswith("cuda"):
         import gc
 
