@@ -32,7 +32,7 @@ def hpml_benchmarks() -> list[Benchmark]:
 
 @hookimpl
 def hpml_figures() -> list[Figure]:
-    """The node with its numbers, copies, staircases, latencies, and what predicts a launch."""
+    """The node with its numbers, copies, staircases, latencies, and predictors of launch times."""
     from hpml_plugins.plugins.machine.charts import FIGURES
 
     return list(FIGURES)

@@ -14,7 +14,7 @@ from hpml_plugins.plugins.machine import diagram
 from hpml_plugins.plugins.machine.units import size_in_bytes
 
 DIRECTIONS = ("to_device", "to_host", "both")
-#: Candidate predictors of a host-bound step: benchmark, metric, and whether more of it is faster.
+#: Candidate predictors of a host-bound step: benchmark, metric, and whether higher is faster.
 PREDICTORS = (
     ("machine_core", "python", True),
     ("machine_core", "multiply_add", True),
@@ -22,7 +22,7 @@ PREDICTORS = (
     ("machine_triad", "one_thread", True),
     ("machine_triad", "bandwidth", True),
 )
-#: Times that the host bounds.
+#: Host-bound times.
 HOST_BOUND = (
     ("machine_launch", "eager"),
     ("machine_launch", "numba"),
@@ -32,7 +32,7 @@ HOST_BOUND = (
     ("machine_calls", "synchronize"),
     ("machine_compile", "warm"),
 )
-#: A correlation over fewer values says nothing.
+#: A correlation over fewer values is meaningless.
 FEWEST_VALUES = 3
 
 
@@ -120,8 +120,8 @@ def triad(records: Sequence[Record]) -> Table:
 
 
 def log_correlation(xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    """Pearson's correlation of the logarithms; None for fewer than FEWEST_VALUES pairs, and where
-    one is constant.
+    """Pearson's correlation of the logarithms; None for fewer than FEWEST_VALUES pairs, and if one
+    is constant.
 
     Of y = x² it is 1, of y = 1 / x it is −1.
     """
@@ -136,8 +136,8 @@ def log_correlation(xs: Sequence[float], ys: Sequence[float]) -> float | None:
 
 
 class Timed(NamedTuple):
-    """One CPU time as it was sampled on one machine: in one round, or in all of a Record's. rate:
-    of the core, 1/s."""
+    """One CPU time as sampled on one machine: in one round, or in all rounds of a Record. rate: of
+    the core, 1/s."""
 
     machine: str
     rate: float
@@ -145,12 +145,11 @@ class Timed(NamedTuple):
 
 
 def with_core_rate(records: Iterable[Record]) -> Iterator[tuple[Record, str, list[Timed]]]:
-    """The CPU times that come with the rate of the core, of equal points, code and environment on
-    equal CPUs.
+    """The CPU times with a rate of the core, of equal points, code and environment on equal CPUs.
 
-    Each with its first Record and the metric's name. A Record of several rounds gives one of each,
-    where its samples say `core_rates`, else one: the harness joins the rounds' `core_rate` to their
-    median.
+    Each with its first Record and the metric's name. A Record of several rounds gives one value per
+    round if its samples have `core_rates`, else one: the harness joins the rounds' `core_rate` to
+    their median.
     """
     groups: dict[tuple[object, ...], tuple[Record, str, list[Timed]]] = {}
     for record in records:
@@ -239,7 +238,7 @@ def _relation(
     better: Sequence[float],
     times: Sequence[float],
 ) -> dict[str, Any] | None:
-    """A row of `predictors`; None for a single value. better: what predicts, more of it being
+    """A row of `predictors`; None for a single value. better: the predictor, higher being
     faster."""
     if len(times) < 2:
         return None

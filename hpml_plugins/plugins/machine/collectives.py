@@ -1,6 +1,7 @@
 """The benchmarks of small collectives: latency over NCCL, torch's symmetric memory, and gloo.
 
-Bus bandwidth of large messages is the plugin allreduce's; here one point measures all small sizes.
+The plugin allreduce measures the bus bandwidth of large messages; here one point measures all small
+sizes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ SIZES = (8, 64, 512, 4096, 32768, 262144, 1048576)
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all", "send_receive")
 #: s, all rounds together, of one size.
 BUDGET = 0.1
-#: Neither NVLink's multicast, nor what torch's symmetric memory would set up for it.
+#: Disables NVLink's multicast, and its set-up by torch's symmetric memory.
 NO_MULTICAST = {"TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 
 
@@ -32,8 +33,8 @@ def measure(bench: Bench, *, collective: str, ranks: int, over: str = "gloo") ->
 
 
 class Exchange(NamedTuple):
-    """A collective on one rank: the tensors that are sent and received, which may be the same, and
-    the call."""
+    """A collective on one rank: the sent and received tensors, which may be the same, and the
+    call."""
 
     send: Any
     receive: Any
@@ -41,8 +42,8 @@ class Exchange(NamedTuple):
 
 
 def on_rank(rank: Rank, collective: str, over: str) -> dict[int, float]:
-    """The median time of the collective by size in B, checked before and after each timing. On
-    every rank the same."""
+    """The median time of the collective by size in B, checked before and after each timing. The
+    same on every rank."""
     found = {}
     for number, size in enumerate(SIZES):
         rank.bench.progress(f"{size} B", number / len(SIZES))

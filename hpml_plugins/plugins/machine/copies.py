@@ -14,7 +14,7 @@ from hpml_plugins.plugins.machine.units import run_near, size_in_bytes
 
 SIZES = ("4KiB", "256KiB", "16MiB", "1GiB", "4GiB")
 GPUS = 8
-#: B of one copy between two GPUs: it takes milliseconds, against which starting it is short.
+#: B of one copy between two GPUs: it takes milliseconds, so that the launch is negligible.
 PEER_BYTES = 1 << 30
 #: s of warming up and of sampling one pair of GPUs. There may be 56 of them.
 PAIR_WARM_UP, PAIR_BUDGET = 0.02, 0.03
@@ -40,9 +40,9 @@ def measure_host(bench: Bench, *, memory: str, size: str, gpu: int) -> dict[str,
     """Copy `size` to the GPU, from it, and both at once.  memory: of the host, "pinned" or
     "pageable".
 
-    Both at once are two copies on two streams. A pageable copy blocks the thread that asks for it
-    until its bytes have left or reached that memory (to the GPU, until they are staged), so there
-    is no such pair.
+    Both at once are two copies on two streams. A pageable copy blocks its calling thread until the
+    bytes have left or reached that memory (to the GPU, until they are staged), so there is no such
+    pair.
     """
     import torch
 
@@ -70,7 +70,7 @@ def measure_host(bench: Bench, *, memory: str, size: str, gpu: int) -> dict[str,
         torch.cuda.current_stream().wait_stream(second)
 
     def check(step: Callable[[], None]) -> None:
-        """Run the step on emptied targets; then each must hold what its source does."""
+        """Run the step on cleared targets; then each must equal its source."""
         arrived.zero_()
         received.zero_()
         torch.cuda.synchronize()
@@ -100,10 +100,9 @@ def measure_host(bench: Bench, *, memory: str, size: str, gpu: int) -> dict[str,
 
 
 def warn_of_unwatched(bench: Bench, gpus: Iterable[int]) -> None:
-    """Say of which of these GPUs the Record has neither clocks, power nor throttling.
+    """Warn for which of these GPUs the Record has no clocks, power or throttling.
 
-    The harness watches as many GPUs as `Requires` names, from GPU 0 on; which ones cannot be
-    declared.
+    The harness monitors as many GPUs as `Requires` gives, from GPU 0 on; others cannot be declared.
     """
     if others := [str(gpu) for gpu in gpus if gpu >= bench.gpus]:
         bench.warn(
@@ -189,7 +188,7 @@ def _one_way(source: Any, target: Any) -> Callable[[], object]:
 def _both_ways(sources: list[Any], targets: list[Any], a: int, b: int) -> Callable[[], None]:
     """Copies a → b and b → a at once, on a stream of each GPU for each of them.
 
-    torch lets a copy wait for the current streams of both its GPUs and them for it: on the same
+    In torch, a copy waits for the current streams of both GPUs, and they wait for it: on the same
     streams, the second copy would wait for the first.
     """
     import torch

@@ -13,9 +13,8 @@ from hpml_plugins import Record, Table
 class Quantity:
     """A number of the diagram.
 
-    arrow: what it stands at, a key of ARROWS.  label: what it is.  benchmark, metric: where it
-    comes from. params: of the points that give it; of several, the one with the largest `size`
-    counts.
+    arrow: its arrow, a key of ARROWS.  label: its name.  benchmark, metric: its source. params: of
+    its points; among several, the one with the largest `size` is used.
     """
 
     arrow: str
@@ -63,8 +62,8 @@ BOXES = {
     "hbm": ("GPU memory", (5.9, 0.7, 0.95, 0.45)),
     "peer": ("other GPU's memory", (12.0, 0.7, 0.85, 0.45)),
 }
-#: Arrow → the boxes at its ends, by the sides that face each other, and where its numbers stand:
-#: beside it, or above.
+#: Arrow → the boxes at its ends, by the sides that face each other, and the position of its
+#: numbers: beside it, or above.
 ARROWS = {
     "storage": ("storage", "ram", (1.0, 1.65)),
     "host": ("ram", "cpu", (1.0, 3.55)),
@@ -144,7 +143,7 @@ def scaled(number: float, unit: str) -> str:
         (1e-6, "µ"),
         (1e-9, "n"),
     )
-    # what rounds up to 1000 belongs to the next prefix
+    # a value that rounds up to 1000 gets the next prefix
     size, prefix = next(
         (each for each in prefixes if abs(number) >= 0.9995 * each[0]), prefixes[-1]
     )
@@ -153,8 +152,8 @@ def scaled(number: float, unit: str) -> str:
 
 
 def draw(sheet: Any, table: Table) -> None:
-    """One panel per machine, those with the most numbers first: the parts between which anything
-    was measured."""
+    """One panel per machine, those with the most numbers first, showing the measured
+    connections."""
     groups = table.groups("machine")
     if not groups:
         return

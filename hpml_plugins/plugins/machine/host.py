@@ -23,8 +23,8 @@ WARM_UP, BUDGET = 0.1, 0.3
 
 
 def triad_bytes(elements: int) -> int:
-    """B that a triad of float64 reads and writes: 24 per element; what a cache reads before a write
-    is not counted.
+    """B that a triad of float64 reads and writes: 24 per element; reads by the cache before a write
+    are not counted.
 
     Source: McCalpin, STREAM, "Counting Bytes and FLOPS".
     """
@@ -37,7 +37,7 @@ def thread_counts(most: int) -> list[int]:
 
 
 def compiled(function: Any, **options: Any) -> Any:
-    """The function, compiled by numba; its code is kept between processes where there is a folder
+    """The function, compiled by numba; its code is cached between processes if there is a folder
     for it."""
     import numba
 
@@ -64,8 +64,8 @@ def compile_triad() -> tuple[Any, Any]:
 
 
 def measure_triad(bench: Bench) -> dict[str, Samples]:
-    """Bandwidth of a = b + 3 c over numbers of threads; the arrays are written first by the threads
-    that read them."""
+    """Bandwidth of a = b + 3 c over numbers of threads; each array is first written by the threads
+    that read it."""
     import numba
     import numpy as np
 
@@ -100,8 +100,8 @@ def measure_triad(bench: Bench) -> dict[str, Samples]:
 
 
 def compile_chain() -> Any:
-    """`chain(x, factor, addend, count)`: x ← factor · x + addend, `count` times, each after the one
-    before it."""
+    """`chain(x, factor, addend, count)`: x ← factor · x + addend, `count` times, each dependent on
+    the previous one."""
 
     def chain(x: float, factor: float, addend: float, count: int) -> float:
         for _ in range(count):
@@ -124,8 +124,8 @@ def count_calls(calls: int) -> int:
 
 
 def touch_pages(pages: int) -> int:
-    """Map `pages` pages of 4 KiB anew and write one byte of each; how many hold it. Linux' huge
-    pages are declined."""
+    """Map `pages` new pages of 4 KiB and write one byte of each; returns how many have it. Linux'
+    huge pages are disabled."""
     with mmap.mmap(-1, pages * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         memory.madvise(mmap.MADV_NOHUGEPAGE)
         memory[::PAGE] = b"\x01" * pages

@@ -20,8 +20,7 @@ READ_THREADS, READS = 256, 8
 #: Words of 4 B that each of SHARED_THREADS threads of a block reads in one pass over shared memory.
 SHARED_READS = 8
 SHARED_THREADS = 1024
-#: Polls after which the mailbox's kernel gives up: a host that died must not leave a kernel that
-#: never ends.
+#: Polls after which the mailbox's kernel gives up, so that it ends even if the host has died.
 PATIENCE = 1 << 22
 
 # One thread is intended in the latency kernels.
@@ -60,19 +59,19 @@ def store_volatile(typing_context: Any, array: Any, value: Any) -> Any:
     return types.void(array, types.int32), generate
 
 
-if config.ENABLE_CUDASIM:  # it runs Python, where every access is one to memory
+if config.ENABLE_CUDASIM:  # it runs Python, in which every access goes to memory
     load_volatile = lambda array: array[0]  # noqa: E731
     store_volatile = lambda array, value: array.__setitem__(0, value)  # noqa: E731
 
 
 @cuda.jit(cache=True)  # type: ignore[untyped-decorator]
 def read_cyclic(values: Any, mask: Any, steps: Any, sums: Any) -> None:
-    """Each block reads `steps` tiles of READS · READ_THREADS consecutive words, from where the
-    block before it ends.
+    """Each block reads `steps` tiles of READS · READ_THREADS consecutive words, starting at the end
+    of the previous block.
 
     Launched with READ_THREADS threads per block.  values: int32, read cyclically; its length is a
     power of two and at least a tile.  mask: that length − 1, uint64.  steps: uint64.  sums: one
-    int32 per thread, the sum of what it read.
+    int32 per thread, the sum of the values that it read.
     """
     tile = np.uint64(cuda.blockIdx.x) * steps * np.uint64(2048)
     thread = np.uint64(cuda.threadIdx.x)
@@ -118,11 +117,10 @@ def read_shared(passes: Any, sums: Any) -> None:
 
 @cuda.jit(cache=True)  # type: ignore[untyped-decorator]
 def chase(following: Any, steps: Any, place: Any) -> None:
-    """One thread follows `place = following[place]` for `steps` steps; each load depends on the one
-    before it.
+    """One thread follows `place = following[place]` for `steps` steps; each load depends on the
+    previous one.
 
-    following, place: uint32.  place: of one element, where to begin and, afterwards, where it
-    ended.
+    following, place: uint32.  place: one element, the start and, afterwards, the end.
     """
     at = place[0]
     done = np.uint32(0)
@@ -135,10 +133,10 @@ def chase(following: Any, steps: Any, place: Any) -> None:
 @cuda.jit(cache=True)  # type: ignore[untyped-decorator]
 def count_up(counters: Any, mask: Any, repeats: Any, seen: Any) -> None:
     """Each thread adds 1 to the counter (its index & mask) `repeats` times, and keeps the last
-    value that it found.
+    value that it read.
 
     counters: int32, of length mask + 1, a power of two.  seen: one int32 per thread; without it the
-    compiler may join the additions of a warp.
+    compiler may combine the additions of a warp.
     """
     i = cuda.grid(1)
     at = np.uint32(i) & mask
@@ -169,8 +167,7 @@ def answer(post: Any, reply: Any, rounds: Any) -> None:
 
 @cuda.jit(cache=True)  # type: ignore[untyped-decorator]
 def count_launch(counter: Any) -> None:
-    """One thread adds 1 to counter[0]: a kernel that does next to nothing and whose launches can be
-    counted."""
+    """One thread adds 1 to counter[0]: a nearly empty kernel whose launches can be counted."""
     counter[0] += 1
 
 

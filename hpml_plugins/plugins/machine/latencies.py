@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
 from hpml_plugins.plugins.machine.memory import wrap
 
-#: B from one visited place to any other, at least: a cache line.
+#: The least distance between visited places, B: a cache line.
 LINE = 128
 #: Words of 4 B in a line.
 STRIDE = LINE // 4
@@ -41,8 +41,8 @@ PATIENCE = 5.0
 
 
 def make_cycle(lines: int, seed: int, device: str) -> tuple[Any, Any]:
-    """A random cyclic permutation of cache lines: what follows each place, and the lines in the
-    order of visiting.
+    """A random cyclic permutation of cache lines: the successor of each, and the lines in visiting
+    order.
 
     Returns the words of the working set as int32 (each line's first word holds the index of the
     next line's first word), and the order as int64 tensor; a chase that begins at line order[0] is
@@ -72,7 +72,7 @@ def measure_chase(bench: Bench, *, level: str = "peer") -> dict[str, Samples]:
     if level == "peer":
         if not torch.cuda.can_device_access_peer(0, 1):
             bench.skip("GPU 0 cannot access the memory of GPU 1")
-        # torch enables the access of one GPU to another's memory before it copies between them.
+        # torch enables peer access before it copies between two GPUs.
         order[:1].to("cuda:0").to("cuda:1")
         torch.cuda.synchronize(1)
     place = (order[:1] * STRIDE).to("cuda:0", torch.int32)
@@ -136,8 +136,8 @@ def measure_atomics(bench: Bench, *, addresses: int) -> dict[str, Samples]:
 
 
 def measure_mailbox(bench: Bench) -> dict[str, Samples]:
-    """Time until the host has a kernel's answer to a number that it wrote into pinned memory which
-    the GPU maps."""
+    """Time until the host has a kernel's answer to a number that it wrote into pinned memory mapped
+    by the GPU."""
     import numpy as np
     from numba import cuda
 
@@ -163,13 +163,13 @@ def measure_mailbox(bench: Bench) -> dict[str, Samples]:
 
 
 def exchange(post: Any, reply: Any, rounds: int) -> float:
-    """Post the numbers 1 to `rounds`, each after the answer to the one before it; s from the answer
-    to the first on.
+    """Post the numbers 1 to `rounds`, each after the answer to the previous one; s since the first
+    answer.
 
-    Gives up where an answer takes longer than PATIENCE.
+    Gives up if an answer takes longer than PATIENCE.
     """
     post[0] = 1
-    if not _wait(reply, 1):  # the kernel starts meanwhile
+    if not _wait(reply, 1):  # the kernel starts during this wait
         return 0.0
     started = time.perf_counter()
     for number in range(2, rounds + 1):

@@ -35,7 +35,7 @@ def measure_launch(bench: Bench) -> dict[str, Samples]:
     """Time of one launch of a kernel that adds 1 to a counter: by torch, by numba, on several
     streams; in a graph.
 
-    The kernels of the graph do nothing, but for the last, which counts.
+    The kernels of the graph are empty, except for the last, which counts.
     """
     import torch
     from numba import cuda
@@ -47,7 +47,7 @@ def measure_launch(bench: Bench) -> dict[str, Samples]:
     counters = [counter, *(own for _, own in streams)]
     on_gpu = cuda.as_cuda_array(counter)
     by_numba = functools.partial(count_launch[1, 1], on_gpu)
-    by_numba()  # compiles, which a capture does not allow
+    by_numba()  # compiles, which is not possible during a capture
     do_nothing[1, 1]()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -144,7 +144,7 @@ def measure_start(bench: Bench) -> dict[str, float]:
     """The first cuBLAS call and the first NCCL communicator of this process, which has a CUDA
     context already.
 
-    Each round is a fresh process, and so one sample. The context itself is
+    Each round is a fresh process, and therefore gives one sample. The context itself is
     `harness_first_kernel`'s.
     """
     import torch

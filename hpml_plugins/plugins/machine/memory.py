@@ -33,8 +33,8 @@ def measure_memory(bench: Bench, *, operation: str) -> dict[str, Samples]:
 
     torch.manual_seed(bench.seed)
     a, b, c = (torch.zeros(ELEMENTS, device="cuda") for _ in range(3))
-    # Small whole numbers, whose sums are exact: signs that cancel out but for a few, and what the
-    # signs are not.
+    # Small integers, whose sums are exact: random signs, which nearly cancel, and random zeros and
+    # ones.
     b.bernoulli_(0.5).mul_(2).sub_(1)
     c.bernoulli_(0.5)
     total = torch.zeros((), device="cuda")
@@ -75,13 +75,13 @@ def expected_sum(whole: int, length: int, sum_of_first: Callable[[int], int], wo
 
 
 def wrap(number: int) -> int:
-    """A number as int32 arithmetic gives it: 2³¹ is −2³¹."""
+    """A number wrapped to int32: 2³¹ is −2³¹."""
     return (number + 2**31) % 2**32 - 2**31
 
 
 def steps_of(length: int, blocks: int, tile: int, least: int) -> int:
-    """How many tiles each block reads: all blocks together all of `length` words, and at least
-    `least`.
+    """The number of tiles that each block reads, so that all blocks together read at least `length`
+    and at least `least` words.
 
     tile: words that a block reads in one step.
     """
@@ -153,8 +153,8 @@ def _sum(values: Any) -> int:
 
 
 def shared_sum(passes: int) -> int:
-    """What each thread of `kernels.read_shared` finds: in 1024 passes it reads each of the 8192
-    words once."""
+    """The expected sum of each thread of `kernels.read_shared`: in 1024 passes it reads each of the
+    8192 words once."""
     from hpml_plugins.plugins.machine.kernels import SHARED_READS, SHARED_THREADS
 
     words = SHARED_READS * SHARED_THREADS

@@ -15,15 +15,15 @@ from hpml_plugins import Bench, Benchmark, Metric, Node, Requires, Samples
 from hpml_plugins.plugins.machine.units import size_in_bytes
 
 TENSORS = 16
-#: Writing and reading is repeated at least so often in a round, and while it has taken less than
-#: REPEATING s.
+#: The fewest repetitions of writing and reading in a round, which continue until REPEATING s have
+#: passed.
 FEWEST, REPEATING = 2, 0.2
 MOUNTS = Path("/proc/mounts")
 
 
 class Format(NamedTuple):
-    """save: writes tensors into a folder.  load: reads those of a folder onto a device, given
-    tensors like them."""
+    """save: writes tensors into a folder.  load: reads them from a folder onto a device, given
+    similar tensors."""
 
     save: Callable[[Mapping[str, Any], Path], object]
     load: Callable[[Path, Mapping[str, Any]], Mapping[str, Any]]
@@ -80,7 +80,7 @@ def why_not(node: Node, point: dict[str, Any]) -> str:
 def measure(bench: Bench, *, format: str, size: str) -> dict[str, Samples]:
     """Write and read `size` of tensors on the bench's device.
 
-    write: until the files are on the storage (fsync).  cold: after the kernel was asked to drop
+    write: until the files are on the storage (fsync).  cold: after requesting the kernel to drop
     them from its cache.
     """
     import torch
@@ -179,7 +179,7 @@ def synchronize(paths: Iterable[Path]) -> None:
 
 
 def drop_from_cache(paths: Iterable[Path]) -> None:
-    """Ask the kernel to drop the files, which are on the storage, from its page cache."""
+    """Request the kernel to drop the files, which are on the storage, from its page cache."""
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -189,8 +189,7 @@ def drop_from_cache(paths: Iterable[Path]) -> None:
 
 
 def file_system(folder: Path, mounts: Path = MOUNTS) -> str:
-    """The type of the file system that a folder is on: "ext4", "tmpfs"; empty where the system does
-    not tell."""
+    """The type of the file system that a folder is on: "ext4", "tmpfs"; empty if unknown."""
     try:
         lines = [line.split() for line in mounts.read_text().splitlines()]
     except OSError:

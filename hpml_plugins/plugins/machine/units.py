@@ -1,5 +1,5 @@
-"""Sizes in words, and the CPUs beside a GPU. Pure, but for reading Linux' description of the NUMA
-nodes."""
+"""Sizes in words, and the CPUs beside a GPU. Pure, except for reading Linux' description of the
+NUMA nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _POWERS = {"B": 0, "KiB": 1, "MiB": 2, "GiB": 3}
 
 
 def size_in_bytes(size: str) -> int:
-    """`"16MiB"` as 16 777 216 B. Raises HpmlError for what is no size."""
+    """`"16MiB"` as 16 777 216 B. Raises HpmlError for other texts."""
     found = re.fullmatch(r"([1-9]\d*)(B|KiB|MiB|GiB)", size)
     if not found:
         raise HpmlError(f"size {size!r} is not a number with B, KiB, MiB or GiB, such as '16MiB'")
@@ -22,14 +22,14 @@ def size_in_bytes(size: str) -> int:
 
 
 def parse_cpus(text: str) -> set[int]:
-    """The CPUs of a list as Linux writes it: "0-2,8" is {0, 1, 2, 8}; of an empty one, none."""
+    """The CPUs of a list as Linux writes it: "0-2,8" is {0, 1, 2, 8}; an empty list gives none."""
     spans = [span.partition("-") for span in text.strip().split(",") if span]
     return {cpu for first, _, last in spans for cpu in range(int(first), int(last or first) + 1)}
 
 
 def run_near(node: Node, gpu: int, nodes: Path = NODES) -> str:
-    """Move this process to the CPUs of the GPU's NUMA node. Returns where it runs, in words; moves
-    nothing else.
+    """Move this process to the CPUs of the GPU's NUMA node. Returns a description of where it runs;
+    moves nothing else.
 
     Memory touched or pinned afterwards is on that NUMA node, by Linux's default policy.
     """

@@ -1,4 +1,4 @@
-"""The memory that a network needs and uses on a card, and how much fits."""
+"""The memory that a network needs and uses on a card, and the largest sizes that fit."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
 from hpml_plugins.plugins.memory.parts import MODELS
 from hpml_plugins.plugins.memory.search import CARD, Trials, set_limit
 
-#: Batches whose peaks tell how much an image needs, and so where the search begins.
+#: Batches whose peaks give the memory per image, and thus the start of the search.
 SMALL = (8, 24)
 MOST = 1 << 16
-#: The search ends once a batch that does not fit is this near.
+#: The search ends once a batch that does not fit is this close.
 TOLERANCE = 0.005
 
 

@@ -1,5 +1,5 @@
-"""The benchmark `memory_card`: parameters × 4 bytes against what the cards hold while they
-train."""
+"""The benchmark `memory_card`: parameters × 4 bytes compared with the memory in use during
+training."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
 from hpml_plugins.plugins.memory.parts import MODELS
 
-#: s in which the process that watches the cards has certainly read their memory again; s after
-#: which it is given up.
+#: s in which the GPU monitor has certainly read the cards' memory again; s after which waiting for
+#: it is given up.
 FRESH, PATIENCE = 0.3, 10.0
 
 
@@ -20,7 +20,7 @@ def measure(bench: Bench, *, model: str, batch: int, gpus: int) -> dict[str, flo
 
     gpus: 1, or more by torch's DataParallel.  batch: images of 224 × 224 over all cards.
     """
-    # first: using torch makes the CUDA context, which is to be counted
+    # first, because torch creates the CUDA context, which must be counted
     before = memory_in_use(bench, gpus)
 
     import torch
@@ -119,8 +119,8 @@ def measure(bench: Bench, *, model: str, batch: int, gpus: int) -> dict[str, flo
 
 
 def memory_in_use(bench: Bench, gpus: int) -> list[int]:
-    """Bytes in use on each GPU, by NVML; makes no CUDA context. Raises HpmlError where the GPUs are
-    not watched."""
+    """Bytes in use on each GPU, by NVML; creates no CUDA context. Raises HpmlError if the GPUs are
+    not monitored."""
     started = time.monotonic()
     while time.monotonic() < started + PATIENCE:
         readings = [

@@ -1,5 +1,5 @@
-"""What is trained, and what its memory is for: tensors by storage, each counted once, and torch's
-allocator's blocks.
+"""Trained networks and the use of their memory: tensors by storage, each counted once, and blocks
+of torch's allocator.
 
 Imports torch: for use inside `measure`.
 """
@@ -20,7 +20,7 @@ from hpml_plugins.workloads.complexity import require_classifier
 
 #: Pixels a side, and classes: ImageNet's.
 SIDE, CLASSES = 224, 1000
-#: Parts of a network's memory that tensors are claimed for, in the order in which they are claimed.
+#: Parts of a network's memory, in the order in which tensors are claimed for them.
 PARTS = ("parameters", "buffers", "gradients", "optimiser_state", "data", "activations")
 #: Name → the optimiser of parameters.
 OPTIMISERS = {
@@ -38,8 +38,8 @@ def build(model: str, device: str) -> Any:
 
 
 def make_images(batch: int, device: str, dtype: Any = None) -> tuple[Any, Any]:
-    """Random images, (batch, 3, 224, 224), float32 if not said otherwise, and their classes,
-    (batch,) int64."""
+    """Random images, (batch, 3, 224, 224), float32 by default, and their classes, (batch,)
+    int64."""
     images = torch.randn(batch, 3, SIDE, SIDE, device=device, dtype=dtype)
     return images, torch.randint(CLASSES, (batch,), device=device)
 
@@ -67,8 +67,8 @@ class Holdings:
         self._alive: list[Any] = []
 
     def claim(self, part: str, tensors: Iterable[Any]) -> None:
-        """Claim the storages behind these tensors for a part; those that are claimed already stay
-        where they are."""
+        """Claim the storages of these tensors for a part; storages already claimed keep their
+        part."""
         for tensor in tensors:
             storage = tensor.untyped_storage()
             if (
@@ -79,7 +79,7 @@ class Holdings:
                 self._alive.append(tensor)
 
     def claim_training(self, network: Any, optimiser: Any, data: Iterable[Any]) -> None:
-        """Claim what stays from step to step, and the batch."""
+        """Claim the tensors that persist between steps, and the batch."""
         self.claim("parameters", network.parameters())
         self.claim("buffers", network.buffers())
         self.claim(
@@ -93,8 +93,8 @@ class Holdings:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Claim as activations whatever autograd saves for the backward pass within this block, in
-        this thread."""
+        """Claim all tensors that autograd saves for the backward pass within this block, in this
+        thread, as activations."""
 
         def pack(tensor: Any) -> Any:
             self.claim("activations", [tensor])
@@ -104,21 +104,21 @@ class Holdings:
             yield
 
     def nbytes(self, part: str, device: str | None = None) -> int:
-        """Bytes of a part, on one device where named, else on all."""
+        """Bytes of a part, on one device if given, else on all."""
         found = self.storages.items()
         return sum(
             size for (where, _), (of, size) in found if of == part and device in (None, where)
         )
 
     def release(self) -> None:
-        """Let go of the tensors; the counts stay."""
+        """Release the tensors; the counts are kept."""
         self._alive.clear()
 
 
 class Recorder(torch.nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     """`network`, whose saved tensors are claimed in `held` while `on`.
 
-    Autograd's hooks are a thread's, and DataParallel runs each replica in its own: so they are set
+    Autograd's hooks are per thread, and DataParallel runs each replica in its own, so they are set
     in the forward pass.
     """
 
@@ -172,8 +172,8 @@ class Occupied(NamedTuple):
 
 
 def occupied(segments: Iterable[Mapping[str, Any]], claimed: Mapping[int, str]) -> Occupied:
-    """Sum up the segments of one device, as `torch.cuda.memory_snapshot()` gives them.  claimed:
-    address → part."""
+    """Sum up the segments of one device from `torch.cuda.memory_snapshot()`.  claimed: address →
+    part."""
     parts: Counter[str] = Counter()
     reserved = allocated = 0
     missing = set(claimed)

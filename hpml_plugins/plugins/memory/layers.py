@@ -10,7 +10,7 @@ from typing import Any
 from hpml_plugins import Bench, Benchmark, Metric, Requires
 from hpml_plugins.plugins.memory.search import CARD, Trials, set_limit
 
-#: (images, channels, height, width): the input of the report that this search is from.
+#: (images, channels, height, width): the input in the report that introduced this search.
 SHAPE = (16, 64, 112, 112)
 #: Bytes of one activation in single precision: 16 · 64 · 112 · 112 · 4 = 51,380,224.
 ACTIVATION = 51_380_224
@@ -36,7 +36,7 @@ def measure(bench: Bench, *, gpus: int, limit: float | str) -> dict[str, Any]:
     images = torch.randn(SHAPE, device="cuda:0")
     check_against_float64(bench, stack, images)
     trials = Trials(range(gpus))
-    trials.survives(lambda: None)  # gives back what the check took
+    trials.survives(lambda: None)  # frees the memory of the check
     allowed = set_limit(bench, limit, range(gpus))
 
     def run(layers: int) -> None:
@@ -47,7 +47,7 @@ def measure(bench: Bench, *, gpus: int, limit: float | str) -> dict[str, Any]:
 
     def step() -> None:
         stack.forward(images)
-        # the timer's events are on the first card: it cannot see when the last one is done
+        # the timer's events are on the first card, so they do not show when the last one is done
         if gpus > 1:
             torch.cuda.synchronize(gpus - 1)
 
@@ -89,7 +89,7 @@ class Stack:
         self.parts = [torch.nn.Sequential() for _ in devices]
 
     def resize(self, layers: int) -> None:
-        """Make it `layers` layers over all devices; existing ones stay."""
+        """Resize it to `layers` layers over all devices; existing ones are kept."""
         import torch
 
         for part, device, wanted in zip(
@@ -116,7 +116,7 @@ class Stack:
 
 
 def check_against_float64(bench: Bench, stack: Stack, images: Any) -> None:
-    """Hold the first layers, over all devices, against the same in float64 on one image."""
+    """Compare the first layers, over all devices, with the same in float64 on one image."""
     import torch
 
     stack.resize(4)

@@ -1,5 +1,5 @@
-"""The benchmark `memory_parts`: what a training step has to keep, counted from its tensors, on any
-device."""
+"""The benchmark `memory_parts`: the memory that a training step must keep, counted from its
+tensors, on any device."""
 
 from __future__ import annotations
 

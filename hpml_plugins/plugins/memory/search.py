@@ -1,5 +1,5 @@
-"""The largest size that fits into a GPU's memory: out-of-memory is an answer, after which the
-process goes on."""
+"""Finds the largest size that fits into a GPU's memory; the process continues after running out of
+memory."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hpml_plugins import Bench, HpmlError
 
 GIB = 2**30
 CARD = "card"
-#: Reserved on a whole card, B: CUDA loads a kernel at its first launch, and on a card full to the
-#: brim that fails.
+#: Kept free on a whole card, B: CUDA loads a kernel at its first launch, which fails on a
+#: completely full card.
 SPARE = GIB // 2
 #: Messages of CUDA's libraries about failed allocations outside torch's allocator.
 _OUT_OF_MEMORY = ("out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED")
@@ -37,8 +37,8 @@ def largest_that_fits(
     bisection.
 
     tolerance: the search ends once the smallest n that did not fit is no further away than this
-    share of the largest that did. Where memory is fragmented, the answer is still an n that fitted,
-    with one beyond it that did not; no n is tried twice.  start: within 1 … most.
+    share of the largest that did. If memory is fragmented, the answer is still an n that fitted,
+    with a larger one that did not; no n is tried twice.  start: within 1 … most.
     """
     tries: list[tuple[int, bool]] = []
     low, high = 0, most + 1
@@ -63,8 +63,8 @@ def largest_that_fits(
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether this is torch's OutOfMemoryError, or a RuntimeError of CUDA, cuDNN or cuBLAS that
-    says the same."""
+    """Whether this is torch's OutOfMemoryError, or a RuntimeError of CUDA, cuDNN or cuBLAS with the
+    same meaning."""
     import torch
 
     said = isinstance(error, RuntimeError) and any(
@@ -74,9 +74,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class Trials:
-    """Runs steps that may run out of GPU memory, and gives everything back after each.
+    """Runs steps that may run out of GPU memory, and frees everything after each.
 
-    cleanup: drops what an interrupted step has left.  refusals: why steps failed otherwise, counted
+    cleanup: drops leftovers of an interrupted step.  refusals: other errors of steps, which count
     as not fitting.
     """
 
@@ -100,8 +100,8 @@ class Trials:
             if not is_out_of_memory(error):
                 self.refusals.append(" ".join(str(error).split())[:200])
             done = False
-        # Only here are the error and its traceback gone, and with them the frames that hold the
-        # step's tensors.
+        # Only here have the error, its traceback, and thus the frames with the step's tensors been
+        # freed.
         self.cleanup()
         gc.collect()
         torch.cuda.empty_cache()
@@ -120,7 +120,7 @@ class Trials:
     def largest(
         self, bench: Bench, run: Callable[[int], object], what: str, allowed: float, **search: Any
     ) -> tuple[Found, list[float]]:
-        """Search for the largest size that `run` survives, within `allowed` B; what was found, and
+        """Search for the largest size for which `run` fits into `allowed` B; returns the result and
         its `peaks`."""
 
         def fits(size: int) -> bool:
@@ -139,10 +139,10 @@ class Trials:
 
 
 def set_limit(bench: Bench, limit: float | str, devices: Sequence[int]) -> float:
-    """Let torch's allocator have no more than `limit` GiB of each card, without the CUDA context;
-    returns that in B.
+    """Limit torch's allocator to `limit` GiB of each card, without the CUDA context; returns the
+    limit in B.
 
-    limit: GiB, or "card" for all that is free but SPARE; the point is skipped where less is free.
+    limit: GiB, or "card" for all free memory except SPARE; the point is skipped if less is free.
     Raises HpmlError.
     """
     import torch

@@ -10,7 +10,7 @@ from hpml_plugins.plugins.quantization.steps import STEPS
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """Accuracy after each step; what libraries make of networks; the products that they rest on."""
+    """Accuracy after each step; networks quantized by libraries; the underlying matrix products."""
     return [STEPS, DEPLOY_CUDA, DEPLOY_CPU, MATMUL_CUDA, MATMUL_CPU]
 
 

@@ -14,7 +14,7 @@ STEPS = ("float", "weights", "activations", "biases", "integer")
 BY_HAND = ("quantization_steps",)
 DEPLOYED = ("quantization_deploy_cuda", "quantization_deploy_cpu")
 PRODUCTS = ("quantization_matmul_cuda", "quantization_matmul_cpu")
-#: What has one chart of deployed networks; and what identifies a product.
+#: The columns with one chart of deployed networks each, and those that identify a product.
 SUBJECT, POINT = ("machine", "device", "model", "data"), ("machine", "device", "size", "dtype")
 
 Row = dict[str, Any]
@@ -62,7 +62,7 @@ def ranges(records: Sequence[Record]) -> Table:
 
 
 def histogram(series: str, records: Sequence[Record]) -> Table:
-    """Of each machine's largest data set alone."""
+    """Only the rows of each machine's largest data set."""
 
     def train_images(record: Record) -> float:
         return sum(float(facts.get("train", 0)) for facts in record.data.values())
@@ -138,7 +138,7 @@ def _deployed(record: Record) -> Row:
         "power": energy.numbers("power")[0] if energy else None,
         "left": len(left.columns["layer"]) if left else 0,
     }
-    # Where a single image does not run, the metric is that of the smallest batch that does.
+    # If a single image does not run, the metric is that of the smallest batch that does.
     return {**row, "latency": None} if tried and min(tried.numbers("batch")) > 1 else row
 
 
@@ -220,7 +220,7 @@ FRONT = line_chart(
     independent=("x",),
     also=("runtime", Axis("throughput", "throughput at the best batch", "1/s"), "front"),
     layers=[
-        # An image more or less is chance: the axis spans a tenth at least.
+        # Differences of single images are chance, so the axis spans at least a tenth.
         *(
             {"mark": {"type": "rule", "opacity": 0}, "encoding": {"y": {"datum": end}}}
             for end in (0.9, 1)

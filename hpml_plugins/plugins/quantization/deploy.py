@@ -21,7 +21,8 @@ METHODS = {
     "cpu": (*_BOTH, "fx_dynamic", "fx_static", "pt2e_static"),
 }
 RUNTIMES = ("eager", "compile")
-#: Batches that are tried. Each is compiled separately, which takes long: fewer there.
+#: Batches that are tried; fewer for compiled networks, because each batch is compiled separately,
+#: which takes long.
 BATCHES = {
     ("cuda", "eager"): (1, 16, 64, 256),
     ("cuda", "compile"): (1, 64),
@@ -31,16 +32,16 @@ BATCHES = {
 #: A batch that would take longer than this, s, is left out.
 LONGEST = 2.0
 BUDGET = 0.4
-#: |logits − float32's| / |float32's| above which a method has done something else than quantize.
-#: float32's own copy may lie otherwise in memory, and TF32 then rounds in another order.
+#: |logits − float32's| / |float32's| above which a method has not merely quantized. float32's own
+#: copy may have another memory layout, and TF32 then rounds in another order.
 MOST_ERROR = {"float32": 5e-3, "bfloat16": 0.1, "int8_weight_only": 0.1}
 MOST_ERROR_OF_OTHERS = 0.5
-#: The same between compiled and plain: compiled code rounds in other places, by a step of the grid.
+#: The same between compiled and plain: compiled code rounds at other points, by a step of the grid.
 MOST_ERROR_COMPILED = 0.2
 
 
 def measure(bench: Bench, *, model: str, data: str, method: str, runtime: str) -> dict[str, Any]:
-    """Quantize a network after training, judge it by test images, and time it.
+    """Quantize a network after training, test it on the test images, and time it.
 
     method: of METHODS.  runtime: "eager", as torch runs it operation by operation, or "compile", by
     torch.compile.
@@ -89,7 +90,7 @@ def measure(bench: Bench, *, model: str, data: str, method: str, runtime: str) -
 
 
 def lacks(method: str, runtime: str) -> str:
-    """Why a method cannot be run this way; empty when it can."""
+    """Why a method cannot be run this way; empty if it can."""
     if method == "pt2e_static" and runtime == "eager":
         return "pt2e leaves int8 kernels to torch.compile: use runtime=compile"
     if method.startswith("fx") and runtime == "compile":
@@ -103,7 +104,7 @@ def relative_error(found: Any, wanted: Any) -> float:
 
 
 def size_of(network: Any) -> int:
-    """Bytes of the network's state as torch saves it: weights, scales, and what names them."""
+    """Bytes of the network's state as torch saves it: weights, scales, and their names."""
     import torch
 
     file = io.BytesIO()
@@ -123,11 +124,11 @@ class Timed(NamedTuple):
 def time_batches(
     bench: Bench, network: Any, dtype: Any, shape: Sequence[int], runtime: str
 ) -> list[Timed]:
-    """In the point's first round every batch that runs and is not too long, in others the first of
-    them and the best.
+    """Time, in the point's first round, every batch that runs and is not too long; in others the
+    first of them and the best.
 
-    Launching counts, as it does for a user.  dtype, shape: of an input image. A batch that raises
-    is named in a warning; the point is skipped when none runs.
+    The time includes launching.  dtype, shape: of an input image. A warning names batches that
+    raise; the point is skipped if none runs.
     """
     import torch
 
@@ -200,7 +201,7 @@ def compiled(network: Any, device: str) -> Any:
     if device == "cuda":
         return torch.compile(network, mode="reduce-overhead", dynamic=False)
     # Weights become constants, which pt2e's fusions need. As an option of torch.compile it does not
-    # reach all of it.
+    # apply everywhere.
     torch._inductor.config.freezing = True
     return torch.compile(network, dynamic=False)
 

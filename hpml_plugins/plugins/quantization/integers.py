@@ -1,5 +1,5 @@
-"""Numbers as integers with a scale and a zero point, and a sequential network computed with
-integers alone.
+"""Numbers as integers with a scale and a zero point, and a sequential network computed only with
+integers.
 
 Source of all formulas: Jacob et al., Quantization and Training of Neural Networks for Efficient
 Integer-Arithmetic-Only Inference, CVPR 2018, arXiv 1712.05877, sections 2 and 3 and appendix B, and
@@ -25,9 +25,9 @@ from hpml_plugins.plugins.quantization.networks import INPUT_HIGH, INPUT_LOW
 #: mean.
 RANGES = ("minmax", "sigma3")
 GRANULARITIES = ("tensor", "channel")
-#: What is quantized after each step; "integer" computes with integers alone.
+#: The part that is quantized after each step; "integer" computes only with integers.
 STEPS = ("weights", "activations", "biases", "integer")
-#: Only the choice of the largest reads the logits: they keep 16 bits, so that few of them tie.
+#: Logits are only used to choose the largest: they keep 16 bits, so that ties are rare.
 LOGIT_BITS = 16
 INT32_LOW, INT32_HIGH = -(2**31), 2**31 - 1
 #: A smaller scale, which a subnormal range gives, is replaced by 1.
@@ -94,7 +94,7 @@ class Profile:
 
     @classmethod
     def of(cls, values: Any) -> Profile:
-        """Of these values. Raises HpmlError when one is not finite."""
+        """The profile of these values. Raises HpmlError if one is not finite."""
         doubles = values.double()
         low, high = float(doubles.min()), float(doubles.max())
         if not (math.isfinite(low) and math.isfinite(high)):
@@ -108,8 +108,8 @@ class Profile:
 
 
 def affine_grid(low: float, high: float, bits: int) -> Grid:
-    """The grid of `bits` bits over a range, widened to hold 0, which is then a whole step: padding
-    is exact.
+    """The grid of `bits` bits over a range, widened to include 0, which is then an exact step, so
+    that padding is exact.
 
     scale = (high − low) / (2^bits − 1), zero point = round(lowest − low / scale), integers
     −2^(bits−1) … 2^(bits−1) − 1 (the paper's less 2^(bits−1)). A range of 0 alone has scale 1 and
@@ -157,7 +157,7 @@ def multiplier(real: float) -> tuple[int, int]:
     """(M₀, n) with real ≈ M₀ · 2^(−31 − n), M₀ from 2^30 to 2^31 − 1; n is below 0 for reals of 1
     and above.
 
-    A real below 2^−62 is (0, 0).  Raises HpmlError when it is negative, not finite, or 2^31 and
+    A real below 2^−62 is (0, 0).  Raises HpmlError if it is negative, not finite, or 2^31 and
     above.
     """
     if not (0 <= real < 2.0**31):
@@ -196,7 +196,7 @@ def divide_by_power(values: Any, exponents: Any) -> Any:
     exponents: int64, 0 to 62.
     """
     half = (torch.ones_like(exponents) << exponents) >> 1
-    # Of a negative value one less: its tie then falls to the lower side. 2^0 has no ties.
+    # One less for a negative value, so that its tie is rounded down. 2^0 has no ties.
     lower = (values >> 63).mul_((exponents > 0).long())
     return values.add_(lower).add_(half).__irshift__(exponents)
 
@@ -206,7 +206,7 @@ class Block:
     """One module, with the ReLU after it; after `quantize` also the grids of its input, result and
     weight.
 
-    weighted: whether it has weights; another module only chooses or moves integers. integers: its
+    weighted: whether it has weights; other modules only select or move integers. integers: its
     weight, int8.  bias: int32, with −zero point · Σ weights of each channel added (equation 7).
     multipliers, shifts: of the rescaling, one per channel.
     """
@@ -224,14 +224,14 @@ class Block:
     shifts: Any = None
 
     def run(self, values: Any, parameters: Mapping[str, Any] | None = None) -> Any:
-        """In floating point. parameters: by name, in place of the module's own."""
+        """Compute in floating point. parameters: by name, in place of the module's own."""
         values = torch.func.functional_call(self.module, dict(parameters or {}), (values,))
         return torch.relu(values) if self.relu else values
 
 
 def blocks_of(network: nn.Sequential) -> list[Block]:
-    """The modules in order: of what `simple_network` is made of. The ReLU after a module with
-    weights is part of its block: the clamp of its result does it.
+    """The modules in order: the kinds in `simple_network`. The ReLU after a module with weights is
+    part of its block: the clamp of its result does it.
     """
     blocks: list[Block] = []
     for name, module in network.named_children():
@@ -253,7 +253,7 @@ def calibrate(blocks: Sequence[Block], images: Any) -> dict[str, Profile]:
 
 
 def remarks(profiles: Mapping[str, Profile], labels: Any, classes: Sequence[str]) -> list[str]:
-    """Warnings: classes that the calibration set lacks, and results that were all the same."""
+    """Warnings: classes missing in the calibration set, and results that were all the same."""
     said = []
     present = set(labels.tolist())
     if missing := ", ".join(name for number, name in enumerate(classes) if number not in present):
@@ -344,9 +344,9 @@ def to_integers(network: Sequence[Block], images: Any) -> Any:
 
 
 def infer(network: Sequence[Block], values: Any, product: Product | None = None) -> Any:
-    """Logits from images, both as integers, by integers alone.
+    """Logits from images, both as integers, using only integers.
 
-    product: int8 (m, k) times int8 (k, n) to int32; `int8_product` when left out.
+    product: int8 (m, k) times int8 (k, n) to int32; default: `int8_product`.
     """
     product = product or int8_product
     for block in network:
@@ -386,7 +386,7 @@ def _stored(integers: Any, grid: Grid) -> Any:
 
 
 def int8_product(a: Any, b: Any) -> Any:
-    """a (m, k) · b (k, n), int8 to int32, by `torch._int_mm`: on CUDA it wants multiples of 8, and
+    """a (m, k) · b (k, n), int8 to int32, by `torch._int_mm`: on CUDA it needs multiples of 8, and
     m above 16."""
     (m, k), n = a.shape, b.shape[1]
     if a.device.type == "cpu":
@@ -397,13 +397,13 @@ def int8_product(a: Any, b: Any) -> Any:
 
 
 def exact_product(a: Any, b: Any) -> Any:
-    """The same by 64-bit integers on the CPU: slow, and never wrong."""
+    """The same by 64-bit integers on the CPU: slow, but always exact."""
     return (a.cpu().long() @ b.cpu().long()).to(torch.int32).to(a.device)
 
 
 class FloatDetector(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped to mypy here
-    """Sees every tensor that torch reads or makes. floating: operation → dtypes of floating-point
-    or complex ones."""
+    """Inspects every tensor that torch reads or creates. floating: operation → dtypes of
+    floating-point or complex ones."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""The benchmarks `quantization_matmul_cuda` and `quantization_matmul_cpu`: the products that
-quantization is for."""
+"""The benchmarks `quantization_matmul_cuda` and `quantization_matmul_cpu`: the matrix products that
+quantization is to speed up."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ def measure(bench: Bench, *, dtype: str, size: int) -> dict[str, Any]:
 
 
 def peak_precision(dtype: str, card: GpuType | None) -> str:
-    """The published peak that a product of this dtype is held against, as `GpuType.peak` takes it.
+    """The published peak for products of this dtype, as for `GpuType.peak`.
 
-    cuBLAS multiplies float64 on the tensor cores of the cards that have such (A100, H100, H200),
-    whose peak is twice the plain one.
+    cuBLAS multiplies float64 on the tensor cores of cards that support it (A100, H100, H200), whose
+    peak is twice the plain one.
     """
     return "float64_tensor" if dtype == "float64" and card and card.float64_tensor else dtype
 

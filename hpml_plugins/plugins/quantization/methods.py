@@ -1,7 +1,8 @@
 """Quantizing a network by a library. Imports torch: imported on use only.
 
-torchao (github.com/pytorch/ao) quantizes linear layers, and 1×1 convolutions that it turns into
-such; torch.ao's FX mode and torchao's export mode (pt2e) quantize convolutions too, on CPUs alone.
+torchao (github.com/pytorch/ao) quantizes linear layers, and 1×1 convolutions that it converts to
+linear layers; torch.ao's FX mode and torchao's export mode (pt2e) also quantize convolutions, only
+on CPUs.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ CONFIGS = {
 
 
 def deploy(bench: Bench, subject: Subject, method: str) -> tuple[Any, Any, Any]:
-    """The network after quantization, the same for images of the side that is timed, and the dtype
+    """The network after quantization, its counterpart for images of the timed size, and the dtype
     of their input.
 
-    Skips the point where the card cannot, or nothing can be quantized. Raises ImportError for what
-    torchao lacks.
+    Skips the point if the card does not support it, or if nothing can be quantized. Raises
+    ImportError for parts that torchao lacks.
     """
     network, images = copy.deepcopy(subject.network), subject.calibration
     if method == "fx_static":
@@ -59,10 +60,10 @@ def deploy(bench: Bench, subject: Subject, method: str) -> tuple[Any, Any, Any]:
 def report_left_in_float(
     bench: Bench, method: str, layers: list[str], left: dict[str, str]
 ) -> None:
-    """The series `left_in_float` and a warning; skips the point when all layers with weights stay
-    in floating point.
+    """Attach the series `left_in_float` and a warning; skip the point if all layers with weights
+    stay in floating point.
 
-    left: layer → why it does.
+    left: layer → the reason.
     """
     spelled = [f"{name}: {why}" for name, why in left.items()]
     if set(left) >= set(layers):
@@ -79,8 +80,7 @@ def _names(network: Any, *kinds: type) -> list[str]:
 
 
 def _by_torchao(bench: Bench, network: Any, images: Any, method: str) -> None:
-    """In place. Settings of torch.compile that torchao would make, which search for minutes, are
-    left out."""
+    """Quantize in place, without torchao's settings for torch.compile, which search for minutes."""
     from torchao.quantization import quant_api
     from torchao.quantization.granularity import PerRow, PerTensor
 
@@ -111,8 +111,8 @@ def _by_torchao(bench: Bench, network: Any, images: Any, method: str) -> None:
 
 
 def _is_pointwise(module: Any) -> bool:
-    """A 1×1 convolution that is a linear layer over pixels: torchao's replacement knows no stride
-    and no padding."""
+    """A 1×1 convolution as a linear layer over pixels: torchao's replacement supports neither
+    stride nor padding."""
     wanted = {"kernel_size": (1, 1), "stride": (1, 1), "padding": (0, 0), "groups": 1}
     return isinstance(module, nn.Conv2d) and all(
         getattr(module, name) == value for name, value in wanted.items()
@@ -120,7 +120,7 @@ def _is_pointwise(module: Any) -> bool:
 
 
 def _unfit(network: Any, device: str, method: str) -> dict[str, str]:
-    """Layers that torchao would not quantize, or CUDA not multiply, and why."""
+    """Layers that torchao would not quantize, or CUDA could not multiply, with the reason."""
     why = dict.fromkeys(_names(network, nn.Conv2d), "torchao quantizes linear layers")
     if device != "cuda" or method.endswith("weight_only"):
         return why
@@ -185,12 +185,13 @@ def _fx_static(network: Any, images: Any) -> Any:
 
 
 def _pt2e_static(network: Any, images: Any) -> Any:
-    """For batches of any size of images of this shape: export finds other code for other sides."""
+    """Exported for batches of any size of images of this shape: export gives other code for other
+    image sizes."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
-    # strict: the quantizer finds ResNet's blocks by the source of each node, which another export
-    # does not keep.
+    # strict: the quantizer finds ResNet's blocks by the source of each node, which other export
+    # modes do not keep.
     exported = torch.export.export(
         network, (images[:4],), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=True
     )

@@ -16,25 +16,25 @@ from torch import nn
 
 from hpml_plugins import Bench, DataSet, Split
 
-#: Bytes become reals by (byte − 128) / 64: about −2 to 2, and a grid of 8 bits holds every one
+#: Bytes become reals by (byte − 128) / 64: about −2 to 2, and a grid of 8 bits represents each
 #: exactly.
 INPUT_SCALE, INPUT_CENTRE = 1 / 64, 128
 INPUT_LOW, INPUT_HIGH = -INPUT_CENTRE * INPUT_SCALE, (255 - INPUT_CENTRE) * INPUT_SCALE
 #: Training of the simple network: epochs by the number of training images, about UPDATES updates,
 #: within bounds.
 BATCH, RATE, UPDATES, MOST_EPOCHS, FEWEST_EPOCHS = 128, 2e-3, 2000, 30, 5
-#: ResNets are trained and judged with images of this side, and timed with images of the usual one.
+#: ResNets are trained and tested with images of this side, and timed with images of the usual side.
 JUDGED_SIDE, TIMED_SIDE = 32, 224
-#: Their training and test images: enough to be far better than a guess, no more.
+#: Their training and test images: just enough to be far better than guessing.
 RESNET_BATCH, RESNET_RATE, RESNET_UPDATES = {"cuda": 256, "cpu": 64}, 1e-3, 120
 RESNET_TESTED = {"cuda": 10_000, "cpu": 1000}
 CALIBRATION = 256
-#: A network's accuracy must be this multiple of a guess's, or its accuracy after quantization means
-#: nothing.
+#: A network's accuracy must be at least this multiple of a guess's; otherwise its accuracy after
+#: quantization is meaningless.
 BETTER_THAN_A_GUESS, RESNET_BETTER_THAN_A_GUESS = 2.5, 2.0
-#: Images at once when testing: on a CPU, the number whose results fit into its caches.
+#: Images per batch in tests: on a CPU, as many as have results that fit into its caches.
 TEST_BATCH = {"cuda": 2000, "cpu": 100}
-#: Below this count of numbers per image, a second thread of a CPU costs more than it computes.
+#: Below this count of numbers per image, a second CPU thread costs more than it saves.
 SMALL = 256
 
 
@@ -58,8 +58,8 @@ def prepare(bench: Bench, model: str, data: str) -> Subject:
     """The trained network by name: "simple", that of `quantization_steps`, or a classifier of
     torchvision's.
 
-    torchvision's start from random weights, for none are downloaded, and are trained briefly on the
-    first of their 1000 outputs; the check asks for no more than twice the accuracy of a guess.
+    torchvision's start from random weights, because none are downloaded, and are trained briefly on
+    the first of their 1000 outputs; the check only requires twice the accuracy of a guess.
     """
     images = bench.data(data).to(bench.device)
     classes = len(images.classes)
@@ -137,8 +137,8 @@ def train_simple(bench: Bench, data: DataSet) -> tuple[nn.Sequential, int]:
 
 
 def train_resnet(bench: Bench, model: str, split: Split, classes: int) -> nn.Module:
-    """After brief training, in bfloat16 on a GPU; statistics of batch normalization are taken
-    afterwards."""
+    """A network after brief training, in bfloat16 on a GPU; statistics of batch normalization are
+    computed afterwards."""
     import torchvision.models
 
     device, layout = bench.device, memory_format(bench.device)
@@ -155,7 +155,7 @@ def train_resnet(bench: Bench, model: str, split: Split, classes: int) -> nn.Mod
     batches = split.batches(min(RESNET_BATCH[device], len(split)), seed=bench.seed)
     _train(bench, network, forward, batches, RESNET_UPDATES, RESNET_RATE)
     some = enlarged(split.take(min(4 * CALIBRATION, len(split)), bench.seed).images)
-    # The running ones lag behind the last updates of the weights.
+    # The running statistics lag behind the last updates of the weights.
     torch.optim.swa_utils.update_bn(some.split(CALIBRATION), network)
     return network.to(memory_format=torch.contiguous_format)
 
@@ -200,13 +200,13 @@ def enlarged(images: Any) -> Any:
 
 
 def memory_format(device: str) -> Any:
-    """How images and weights lie in memory on this device."""
+    """The memory format of images and weights on this device."""
     return torch.channels_last if device == "cuda" else torch.contiguous_format
 
 
 @contextmanager
 def threads_for(images: Any) -> Iterator[None]:
-    """One thread of the CPU while small images are computed with."""
+    """Use one CPU thread for small images."""
     before = torch.get_num_threads()
     if images.device.type == "cpu" and images[0].numel() < SMALL:
         torch.set_num_threads(1)
@@ -222,7 +222,7 @@ def in_batches(images: Any) -> Any:
 
 
 def logits(network: Any, images: Any, dtype: Any = torch.float32) -> Any:
-    """Those of all images, float32. network: takes images of this dtype."""
+    """The logits of all images, float32. network: takes images of this dtype."""
     with torch.no_grad():
         return torch.cat([network(part.to(dtype)).float() for part in in_batches(images)])
 

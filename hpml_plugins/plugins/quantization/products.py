@@ -12,13 +12,13 @@ import torch
 
 from hpml_plugins import HpmlError
 
-#: Rows of the result that are compared with float64, as well as as many last ones: a kernel's tiles
-#: end somewhere.
+#: The number of first and of last rows of the result that are compared with float64, to cover
+#: incomplete tiles.
 CHECKED = 8
 #: Relative error (2-norm) of the checked rows. int8 is exact. fp8's products are exact too, but
 #: Hopper's tensor cores add them up with fewer bits than float32 has, and the result is rounded to
 #: bfloat16. TF32 keeps 10 bits of mantissa: 3e-4 if the operands are rounded, 8e-4 if cut off (n =
-#: 16384). float64 is held against another float64 product.
+#: 16384). float64 is compared with another float64 product.
 TOLERANCE = {
     "float32": 1e-5,
     "bfloat16": 2e-2,
@@ -27,13 +27,13 @@ TOLERANCE = {
     "tf32": 2e-3,
     "float64": 1e-12,
 }
-#: torch's name of how float32 matrices are multiplied.
+#: torch's name for the precision of float32 products.
 FLOAT32_PRECISION = {"float32": "highest", "tf32": "high"}
-#: The same where sums are rounded to int8: the scaling is done in float32, so one that lies halfway
-#: may go either way.
+#: The tolerance if sums are rounded to int8: they are scaled in float32, so a tie may be rounded
+#: either way.
 ROUNDED = 1e-3
-#: B that an algorithm of cuBLASLt may work in; how many are asked for, and how often each runs when
-#: they are compared.
+#: Workspace of an algorithm of cuBLASLt, B; how many algorithms are requested, and how often each
+#: runs in the comparison.
 WORKSPACE, ALGORITHMS, TRIALS = 64 * 2**20, 16, 10
 #: dtypes of operands and result → nvmath's names of: operand, result, what is added up in, scale.
 KINDS = {
@@ -52,7 +52,7 @@ KINDS = {
 class Product:
     """One way to compute a product.
 
-    run: does it and returns the result.  truth: the same rows of it in float64.  tolerance: for
+    run: computes and returns the result.  truth: the checked rows in float64.  tolerance: for
     `error`.
     """
 
@@ -71,9 +71,9 @@ def ways(dtype: str, n: int, device: str, seed: int) -> dict[str, Product]:
     """Name → a product of two n × n matrices of normal numbers, scaled so that int8's largest is
     127 and fp8's 448.
 
-    "columns", "rows": how the second operand lies; fp8's lies by columns.  "fast", "exact": fp8's
-    accumulation, with one scale per tensor.  "by rows": one per row and column.  On a GPU also
-    "cuBLASLt" called directly, and "cuBLASLt to int8", whose sums are scaled and rounded. fp8,
+    "columns", "rows": the layout of the second operand; fp8's is by columns.  "fast", "exact":
+    fp8's accumulation, with one scale per tensor.  "by rows": one per row and column.  On a GPU
+    also "cuBLASLt" called directly, and "cuBLASLt to int8", whose sums are scaled and rounded. fp8,
     e4m3, gives bfloat16. Raises HpmlError for another dtype.
     """
     generator = torch.Generator(device).manual_seed(seed)
@@ -100,7 +100,7 @@ def ways(dtype: str, n: int, device: str, seed: int) -> dict[str, Product]:
 
 
 def _multiply_float32(precision: str, a: Any, b: Any, *, out: Any) -> Any:
-    """a @ b of float32 matrices in `precision`, torch's name; what was set before is set again
+    """a @ b of float32 matrices in `precision`, torch's name; the previous setting is restored
     afterwards."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
@@ -138,8 +138,8 @@ def _int8(a: Any, b: Any) -> dict[str, Product]:
         products["cuBLASLt"] = replace(
             products["columns"], run=cublaslt_product(a, by_columns, out)
         )
-        # the largest of n normal sums becomes 127, or nearly: rows that are not looked at may hold
-        # a larger one
+        # the largest of n normal sums becomes 127, or nearly: unchecked rows may contain a larger
+        # one
         scale = float(127 / exact(slice(CHECKED)).abs().max())
         rounded = cublaslt_product(a, by_columns, torch.empty_like(a), scale)
         products["cuBLASLt to int8"] = Product(
@@ -196,15 +196,15 @@ def cublaslt_product(
     """A function that computes first @ second by cuBLASLt on the current stream into `out` and
     returns it.
 
-    `torch._int_mm` gives cuBLASLt no workspace and takes the first algorithm that it names, which
+    `torch._int_mm` gives cuBLASLt no workspace and uses the first algorithm that it proposes, which
     costs a third of the rate on an H200. Here it has a workspace, and the first call tries several
-    algorithms, of which the fastest counts.
+    algorithms and keeps the fastest.
 
     first: (m, k), int8 or float8_e4m3fn, by rows, as out, (m, n).  second: (k, n), the same dtype,
-    by columns.  Of int8, an int32 out takes the sums, and an int8 one these times `scale`, rounded
-    and clamped.  Of fp8, a bfloat16 out takes the sums times `scales`, two float32 numbers on the
-    GPU, accumulated fast (with fewer bits than float32 has). Raises ValueError for other operands;
-    the first call RuntimeError without nvmath-python or if cuBLASLt refuses.
+    by columns.  For int8, an int32 out receives the sums, and an int8 one these times `scale`,
+    rounded and clamped.  For fp8, a bfloat16 out receives the sums times `scales`, two float32
+    numbers on the GPU, accumulated fast (with fewer bits than float32 has). Raises ValueError for
+    other operands; the first call RuntimeError without nvmath-python or if cuBLASLt refuses.
     """
     if not all(each.is_contiguous() for each in (first, second.t(), out)):
         raise ValueError("first and out must lie by rows, second by columns")
@@ -255,8 +255,8 @@ def _plan(
         ]
     for name, value, dtype in settings:
         configure(lt.matmul_desc_set_attribute, product, lt.MatmulDescAttribute[name], value, dtype)
-    # cuBLASLt's matrices lie by columns: its first, (k, n), is `second`, and its result is the
-    # transpose of `out`
+    # cuBLASLt's matrices are stored by columns: its first, (k, n), is `second`, and its result is
+    # the transpose of `out`
     a, b, c = (
         lt.matrix_layout_create(CudaDataType[kind], rows, columns, rows)
         for kind, rows, columns in ((operand, k, n), (operand, k, m), (result, n, m))

@@ -16,8 +16,8 @@ BITS = (8, 6, 4, 2, 1)
 MAY_DIFFER = 0.02
 #: Images for which the int8 product is compared with 64-bit integers.
 EXACT_IMAGES = 32
-#: What the metrics are of, over all test images; the series `accuracy` has all, on a CPU over some
-#: of them.
+#: The configuration of the metrics, over all test images; the series `accuracy` has all
+#: configurations, on a CPU for some of the images.
 CHOSEN = (8, "channel", "minmax")
 CPU_IMAGES = 2000
 #: Bits of the histograms, and their bins and largest number of values per layer, evenly taken.
@@ -28,16 +28,16 @@ def measure(bench: Bench, *, data: str, calibration: int) -> dict[str, float]:
     """Train the simple network, quantize it, and measure its accuracy on the test images.
 
     calibration: training images that the activations' ranges are taken from, classes balanced. The
-    metrics are of CHOSEN; the series `accuracy` has all widths, granularities and ranges, after
-    each step. Fails when a tensor of integer-only inference is not of integers, or its predictions
-    are not those of the simulation.
+    metrics are those of CHOSEN; the series `accuracy` has all widths, granularities and ranges,
+    after each step. Fails if a tensor of integer-only inference is not of integers, or its
+    predictions differ from those of the simulation.
     """
     import torch
 
     from hpml_plugins.plugins.quantization import integers
     from hpml_plugins.plugins.quantization.networks import as_reals, logits, share, train_simple
 
-    # The simulation is to differ by its grids alone: TF32 would round every operand once more.
+    # The simulation must differ only by its grids: TF32 would round every operand once more.
     torch.backends.cudnn.allow_tf32 = False
     images = bench.data(data).to(bench.device)
     trained, epochs = train_simple(bench, images)
@@ -92,7 +92,7 @@ def measure(bench: Bench, *, data: str, calibration: int) -> dict[str, float]:
 
 
 def _predictions(network: Any, images: Any, detector: Any) -> dict[str, Any]:
-    """Step → the class of each image. detector: sees the tensors of integer-only inference."""
+    """Step → the class of each image. detector: inspects the tensors of integer-only inference."""
     import torch
 
     from hpml_plugins.plugins.quantization.integers import STEPS, infer, simulate, to_integers
@@ -168,7 +168,7 @@ def bin_shares(values: Any, low: float, high: float) -> list[float]:
     """The share of the values in each of BINS equal bins from low to high; values outside count in
     the outermost.
 
-    Of more than MOST_VALUES values a regular subset is counted.
+    A regular subset is counted if there are more than MOST_VALUES values.
     """
     values = values.flatten()
     values = values[:: math.ceil(len(values) / MOST_VALUES)].float().cpu().clamp(low, high)

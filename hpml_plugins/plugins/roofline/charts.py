@@ -1,4 +1,4 @@
-"""The chart and its tables: where each model, kernel and published point stands under the roofs."""
+"""The chart and its tables: each model, kernel and published point under the roofs."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def points(records: Sequence[Record]) -> Table:
             rows.append(
                 {**row, MEASURED_SHARE: measured[SHARE], "source": f"{MEASURED}; {_source(record)}"}
             )
-    if rows:  # else there is nothing to compare the published ones with
+    if rows:  # otherwise there is nothing to compare the published ones with
         rows += [row for row, _ in published_points()]
     units = {"attainable": "FLOP/s", SHARE: "1", MEASURED_SHARE: "1", THEORY: "FLOP", ACTUAL: "1"}
     return Table.of(rows, {**UNITS, **units})
@@ -147,7 +147,7 @@ def flop(records: Sequence[Record]) -> Table:
 
 
 def published_points() -> list[tuple[Row, Row]]:
-    """The points that others published, as rows of `points`, each with its card's published float32
+    """The points published by others, as rows of `points`, each with its card's published float32
     roof."""
     columns = {"throughput": "bandwidth", "flop": "FLOP"}
     subjects: dict[tuple[str, str, str], Row] = {}
@@ -302,7 +302,7 @@ def _against(point: Row, roof: Mapping[str, Any] | None) -> Row:
 
 
 def _label(record: Record) -> tuple[str, str]:
-    """(what, precision whose roof is over it) of a Record; no precision for kernels that only check
+    """(name, precision of its roof) of a Record; no precision for kernels that only check
     counters."""
     params = record.params
     if record.benchmark == "roofline_model":
@@ -313,7 +313,7 @@ def _label(record: Record) -> tuple[str, str]:
 
 
 def _source(record: Record) -> str:
-    """ "ncu", "estimate", or which is which where FLOP and bytes differ."""
+    """ "ncu", "estimate", or both if they differ between FLOP and bytes."""
     found = (record.metrics.get(name) for name in ("flop", "bytes"))
     flop, nbytes = (
         str(metric.info.get("source", ESTIMATE)) if metric else ESTIMATE for metric in found

@@ -1,11 +1,11 @@
-"""FLOP and bytes of one step: hardware counters and their sums, or an estimate where they cannot be
+"""FLOP and bytes of one step: hardware counters and their sums, or an estimate if they cannot be
 read.
 
 Nsight Compute's counters of SASS instructions count instructions of threads whose predicate was on.
 HADD, HMUL and HFMA work on a packed pair (ncu's own half-precision roofline takes
 `…op_hfma_pred_on_x4`), as FADD2, FMUL2 and FFMA2 of Blackwell do in float32; code that uses one
 lane of the pair is counted at up to twice its FLOP. The kernel `fma_float16` compares this with a
-known number. None of them sees tensor cores: `sm__ops_path_tensor_*` counts their operations, a
+known number. They do not include tensor cores: `sm__ops_path_tensor_*` counts their operations, a
 multiply-add as two; every matmul of `roofline_kernel` is compared with 2 n³. Source: ncu's
 SpeedOfLight_Hierarchical{Half,Single,Double,Tensor}RooflineChart.section.
 """
@@ -48,12 +48,12 @@ _TENSOR = {
     "tensor_tf32": "sm__ops_path_tensor_src_tf32_dst_fp32.sum",
     "tensor_fp64": "sm__ops_path_tensor_src_fp64.sum",
 }
-#: From Hopper on half precision has one counter for all accumulators; before, one for each.
+#: From Hopper on, half precision has one counter for all accumulators; before, one for each.
 _FROM_HOPPER, _BEFORE_HOPPER = {"tensor_fp16"}, {"tensor_fp16_to_fp32", "tensor_fp16_to_fp16"}
-#: Precision → the tensor-core counters that its operations can move. Each further one is another
-#: pass over all kernels.
+#: Precision → the tensor-core counters that its operations can increment. Each further counter
+#: costs another pass over all kernels.
 _TENSOR_OF = {
-    "float32": ("tensor_tf32",),  # none is expected: it would show that TF32 was used after all
+    "float32": ("tensor_tf32",),  # expected to be 0: otherwise TF32 was used
     "tf32": ("tensor_tf32",),
     "bfloat16": ("tensor_bf16",),
     "float16": ("tensor_fp16", "tensor_fp16_to_fp32", "tensor_fp16_to_fp16"),
@@ -68,10 +68,9 @@ READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 
 
 def counters(capability: str = "", dtype: str = "") -> list[str]:
-    """ncu's names of what is counted on a card of this compute capability.
+    """ncu's names of the counters for a card of this compute capability.
 
-    dtype: the precision of the step, whose tensor cores alone are counted; those of all precisions
-    where left out.
+    dtype: the precision of the step; only its tensor cores are counted. Default: all precisions.
     """
     left_out = {op for op in _TENSOR if dtype and op not in _TENSOR_OF[dtype]}
     if float(capability or 0) < 10:
@@ -84,9 +83,9 @@ def counters(capability: str = "", dtype: str = "") -> list[str]:
 class Counts:
     """Sums over kernels.
 
-    operations: short name → how often counted, of those that the card has.  nbytes: read from and
-    written to DRAM, None where the card does not tell.  flop_of_kernels, bytes_of_kernels: of each
-    launch, in order.
+    operations: short name → count, for the counters that the card has.  nbytes: read from and
+    written to DRAM, None if the card does not report it.  flop_of_kernels, bytes_of_kernels: of
+    each launch, in order.
     """
 
     operations: Mapping[str, float]
@@ -101,13 +100,13 @@ class Counts:
 
     @property
     def flop_outside_tensor_cores(self) -> float:
-        """FLOP that the counters of instructions see."""
+        """FLOP by the counters of instructions."""
         return flop_of({op: count for op, count in self.operations.items() if op not in _TENSOR})
 
     @property
     def sees_tensor_cores(self) -> bool:
-        """Whether the card has any known counter of tensor cores. Without one, `flop` may lack
-        most."""
+        """Whether the card has any known counter of tensor cores. Without one, `flop` may miss most
+        operations."""
         return any(op in self.operations for op in _TENSOR)
 
 
@@ -117,8 +116,8 @@ def flop_of(operations: Mapping[str, float]) -> float:
 
 
 def add_up(kernels: Sequence[Mapping[str, float]]) -> Counts:
-    """The sums over kernels.  kernels: of each launch, ncu's counter → value; what the card lacks
-    is left out."""
+    """The sums over kernels.  kernels: for each launch, ncu's counter → value, without counters
+    that the card lacks."""
     each = [
         {op: kernel[name] for op, name in _NAMES.items() if name in kernel} for kernel in kernels
     ]
@@ -140,8 +139,8 @@ def add_up(kernels: Sequence[Mapping[str, float]]) -> Counts:
 def count(
     bench: Bench, step: str, arguments: Sequence[str | int], dtype: str = ""
 ) -> Counts | None:
-    """Count a step of `steps.main` with ncu. None, with a warning that names the reason, where that
-    cannot be.
+    """Count a step of `steps.main` with ncu. None, with a warning that gives the reason, if that is
+    not possible.
 
     dtype: see `counters`. Caches are emptied before each kernel, so that it reads all its inputs
     from DRAM.
@@ -177,8 +176,8 @@ class Work(NamedTuple):
 def settle(
     bench: Bench, counts: Counts | None, estimate: Callable[[], tuple[float, float]]
 ) -> Work:
-    """The counts, which are attached to the Record, and the estimate of (FLOP, bytes) for missing
-    ones."""
+    """Combine the counts, which are attached to the Record, and the estimate of (FLOP, bytes) for
+    missing ones."""
     if counts is None:
         return Work(*estimate(), ESTIMATE, ESTIMATE)
     bench.series("operations", {op: [number] for op, number in counts.operations.items()})

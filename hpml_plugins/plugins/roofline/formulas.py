@@ -11,8 +11,7 @@ from hpml_plugins import Bench, HpmlError
 #: Precision, as gpus.yaml names its peak → the least compute capability that computes it in
 #: hardware.
 LEAST_CAPABILITY = {"float32": 0.0, "tf32": 8.0, "bfloat16": 8.0, "float16": 5.0}
-#: Relative error (2-norm) up to which a result counts as right: some multiples of the unit
-#: roundoff.
+#: Relative error (2-norm) up to which a result counts as correct: a few times the unit roundoff.
 TOLERANCE = {"float32": 1e-4, "tf32": 5e-3, "float16": 5e-3, "bfloat16": 4e-2}
 STREAMING = ("scale", "triad", "relu", "softmax")
 
@@ -33,8 +32,8 @@ def ridge_point(peak: float, bandwidth: float) -> float:
 
 
 def share_of_roof(rate: float, intensity: float, peak: float, bandwidth: float) -> float | None:
-    """Achieved rate over what is attainable at its intensity; None without FLOP, where the roof is
-    at 0."""
+    """Achieved rate over the attainable rate at its intensity; None without FLOP, because the roof
+    is then 0."""
     roof = attainable(intensity, peak, bandwidth)
     return rate / roof if roof > 0 else None
 
@@ -58,10 +57,10 @@ def resnet_flop(model: str, step: str, batch: int) -> float | None:
     """FLOP of the convolutions and the linear layer of a torchvision ResNet on 3 × 224 × 224
     images, 2 a multiply-add.
 
-    step: "forward", or "train": each layer's gradients of inputs and of weights are as many again,
-    but the first layer has no gradient of its input. None for another model. The same as torch's
-    flop_counter, which a test compares. Source: He et al., "Deep Residual Learning for Image
-    Recognition", CVPR 2016, table 1.
+    step: "forward", or "train": each layer's gradients of inputs and of weights take the same
+    number again each, except that the first layer has no gradient of its input. None for another
+    model. The same as torch's flop_counter, which a test compares. Source: He et al., "Deep
+    Residual Learning for Image Recognition", CVPR 2016, table 1.
     """
     if model not in RESNETS:
         return None
@@ -105,12 +104,12 @@ def parse(name: str) -> tuple[str, str, int]:
 
 
 def capability(bench: Bench) -> str:
-    """The compute capability of the first GPU; empty on a CPU and where it is not known."""
+    """The compute capability of the first GPU; empty on a CPU and if unknown."""
     return bench.node.gpus[0].capability if bench.gpus and bench.node.gpus else ""
 
 
 def require_precision(bench: Bench, dtype: str) -> None:
-    """Skip the point, with the reason, where this node lacks the precision. Raises HpmlError for an
+    """Skip the point, with the reason, if this node lacks the precision. Raises HpmlError for an
     unknown one."""
     if dtype not in LEAST_CAPABILITY:
         raise HpmlError(f"no precision {dtype!r}; use one of {', '.join(LEAST_CAPABILITY)}")

@@ -28,7 +28,7 @@ def _multiply_add(x_ptr, y_ptr, z_ptr, out_ptr, repeats: tl.constexpr, block: tl
 
 
 def multiply_add(x: Any, y: Any, z: Any, out: Any, repeats: int) -> None:
-    """out ← x · y + z, then again with the result for x, `repeats` times in all; two elements an
+    """out ← x · y + z, then again with the result for x, `repeats` times in total; two elements per
     instruction.
 
     x, y, z, out: float16 on the GPU, of one length that BLOCK divides.

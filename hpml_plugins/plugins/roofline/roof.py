@@ -1,4 +1,4 @@
-"""The benchmarks `roof_copy` and `roof_matmul`: the roof that this node really has."""
+"""The benchmarks `roof_copy` and `roof_matmul`: the measured roof of this node."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
 from hpml_plugins.plugins.roofline import formulas
 
 MEBIBYTE = 2**20
-#: Sides of the matrices. A power cap slows the largest down, and the smallest do not fill the card.
+#: Sides of the matrices. A power cap slows the largest, and the smallest do not fill the card.
 SIZES = {"cuda": (4096, 8192, 12288), "cpu": (1024, 2048)}
-#: s without work before each size on a GPU. A power cap takes some 0.3 s to slow a rested card
-#: down, less than warming up and sampling take; the roof, the best sample, is what the card does
-#: until then.
+#: s without work before each size on a GPU. A power cap slows a rested card after about 0.3 s,
+#: which is less than warming up and sampling take; the roof, the best sample, is the rate until
+#: then.
 REST = 1.0
 #: s of warming up, and of sampling, a rested card.
 BURST_WARM_UP, BURST = 0.01, 0.1
@@ -42,17 +42,16 @@ def copy(bench: Bench, *, mebibytes: int) -> dict[str, Any]:
 
 
 def matmul(bench: Bench, *, dtype: str) -> dict[str, Any]:
-    """Multiply square matrices of a few sizes. rate, size: of the one whose median rate is highest.
+    """Multiply square matrices of a few sizes. rate, size: those with the highest median rate.
     best: of all.
 
-    That size is found in the point's first round; the others time it alone, but look for the best
-    sample at all sizes.
+    That size is found in the point's first round; the others time only it, but search all sizes for
+    the best sample.
     """
     formulas.require_precision(bench, dtype)
     from hpml_plugins.plugins.roofline.steps import Step, checked_kernel
 
-    # Of a card that has rested. `but` shares the budget of all rounds out, of which each has BURST
-    # here.
+    # For a rested card. `but` splits the budget over all rounds; here each round has BURST.
     burst = bench.plan.but(warm_up=BURST_WARM_UP, budget=BURST * bench.plan.rounds)
     times: dict[int, Samples] = {}
     roofs: list[Samples] = []
@@ -90,7 +89,7 @@ def matmul(bench: Bench, *, dtype: str) -> dict[str, Any]:
 
 
 def best(samples: Samples) -> Samples:
-    """The highest sample: a roof is what can be reached, not what usually is."""
+    """The highest sample: a roof is the attainable rate, not the typical one."""
     return replace(samples, values=(max(samples.values),), boost=())
 
 

@@ -10,13 +10,14 @@ from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
 from hpml_plugins.plugins.roofline import formulas
 from hpml_plugins.plugins.roofline.counting import NCU, count, metrics, settle
 
-#: Relative error of logits: of a matrix product, grown through the layers.
+#: Relative error of logits: that of a matrix product, amplified by the layers.
 MODEL_TOLERANCE = {dtype: 5 * tolerance for dtype, tolerance in formulas.TOLERANCE.items()}
-#: Relative difference up to which counted FLOP agree with the formula, where that is no convention.
-#: Scaling a product by alpha is n² more; a tile that overhangs the matrix is computed whole.
+#: Relative difference up to which counted FLOP agree with the formula, unless that is only a
+#: convention. Scaling a product by alpha takes n² more; a tile that overhangs the matrix is
+#: computed in full.
 FLOP_TOLERANCE = {"scale": 0.02, "triad": 0.02, "matmul": 0.02, "fma": 0.0}
-#: By how much the bytes of an operation far larger than the L2 may differ from its formula: what
-#: stays in the L2 is not written within the kernel.
+#: Allowed difference of the bytes of an operation far larger than the L2 from its formula: data
+#: that stay in the L2 are not written within the kernel.
 BYTES_TOLERANCE = 0.15
 
 METRICS = (
@@ -69,7 +70,7 @@ def measure_kernel(bench: Bench, *, kernel: str) -> dict[str, Any]:
     """Count and time one operation, and compare ncu's FLOP and bytes with its formulas.  kernel:
     see `formulas.parse`.
 
-    Where ncu cannot count, the formulas stand for the counts, with a warning.
+    If ncu cannot count, the formulas replace the counts, with a warning.
     """
     kind, dtype, _ = formulas.parse(kernel)
     if kind == "fma":

@@ -1,5 +1,5 @@
-"""The steps that are counted and timed: models and single operations. As a program: one step for
-ncu to count.
+"""The counted and timed steps: models and single operations. As a program: runs one step for ncu to
+count.
 
 python -m hpml_plugins.plugins.roofline.steps model '["resnet50", "train", "bfloat16", 32, "cuda",
 0]' python -m hpml_plugins.plugins.roofline.steps kernel '["matmul_float32_2048", "cuda", 0]'
@@ -39,11 +39,9 @@ WARM_UP = 2
 
 
 def use(dtype: str) -> Any:
-    """Tell torch how to compute float32, and return the torch.dtype that tensors have in this
-    precision.
+    """Set how torch computes float32, and return the torch.dtype of tensors in this precision.
 
-    torch lets cuDNN round float32 convolutions to TF32 unless told not to; "float32" here is
-    float32.
+    By default torch lets cuDNN round float32 convolutions to TF32; "float32" here disables that.
     """
     allowed = dtype == "tf32"
     torch.set_float32_matmul_precision("high" if allowed else "highest")
@@ -52,7 +50,7 @@ def use(dtype: str) -> Any:
 
 
 class Step(NamedTuple):
-    """run: does it once.  error: of a result, relative (2-norm).  estimate: its (FLOP, bytes) by
+    """run: runs it once.  error: of a result, relative (2-norm).  estimate: its (FLOP, bytes) by
     formula."""
 
     run: Callable[[], Any]
@@ -104,12 +102,12 @@ def model_step(model: str, step: str, dtype: str, batch: int, device: str, seed:
 
 
 def estimate(run: Callable[[], Any]) -> tuple[float, float]:
-    """(FLOP, bytes) of one call of `run`, for where no counter can be read.
+    """(FLOP, bytes) of one call of `run`, for use without counters.
 
     FLOP: torch's formulas of convolutions, matrix products and attention, 2 a multiply-add; nothing
-    else is counted. bytes: each operator that is no view reads all its inputs and writes all its
-    results once, as if nothing stayed in a cache between operators or was fused: above what a
-    device with a cache moves.
+    else is counted. bytes: each operator other than a view reads all its inputs and writes all its
+    results once, as if nothing stayed in a cache between operators or was fused: more than a device
+    with a cache moves.
     """
     with FlopCounterMode(display=False) as flop, Traffic() as traffic:
         run()
@@ -117,7 +115,7 @@ def estimate(run: Callable[[], Any]) -> tuple[float, float]:
 
 
 class Traffic(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped to mypy here
-    """Adds up the bytes of the inputs and results of every operator that is no view."""
+    """Sums the bytes of the inputs and results of every operator other than a view."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +123,7 @@ class Traffic(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped to m
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        # A view moves nothing, and neither does memory that is only reserved.
+        # A view moves no bytes, and neither does an allocation.
         if not func.is_view and not func.overloadpacket.__name__.startswith(("empty", "new_empty")):
             leaves = tree_leaves([args, kwargs, result])
             self.nbytes += sum(leaf.nbytes for leaf in leaves if isinstance(leaf, torch.Tensor))
@@ -143,7 +141,7 @@ def kernel_step(name: str, device: str, seed: int, elements: int = ELEMENTS) -> 
 
 
 def checked_kernel(bench: Bench, name: str) -> Step:
-    """The same after one run, whose result is held against float64."""
+    """The same after one run, with its result compared with float64."""
     step = kernel_step(name, bench.device, bench.seed)
     step.run()
     error, most = step.error(), formulas.TOLERANCE[formulas.parse(name)[1]]
@@ -153,11 +151,12 @@ def checked_kernel(bench: Bench, name: str) -> Step:
     return step
 
 
-#: Kind → what computes it of a and b into `out`, arrays read and written, FLOP of an element.
+#: Kind → function that computes it from a and b into `out`, arrays read and written, FLOP per
+#: element.
 _STREAMING: dict[str, tuple[Callable[[Any, Any, Any], Any], int, int]] = {
     # STREAM's Scale and Triad (McCalpin): one multiplication, one multiply-add an element. STREAM's
-    # Copy is no kernel in torch but a copy by the driver, which ncu does not see: `roof_copy` times
-    # it.
+    # Copy is not a kernel in torch but a copy by the driver, which ncu does not count: `roof_copy`
+    # times it.
     "scale": (lambda a, b, out: torch.mul(a, SCALE, out=out), 2, 1),
     "triad": (lambda a, b, out: torch.add(a, b, alpha=SCALE, out=out), 3, 2),
     # A comparison is not a floating-point operation, neither here nor for the counters.

@@ -10,13 +10,13 @@ from hpml_plugins import Axis, Figure, Record, Rule, Table, find_gpu, line_chart
 from hpml_plugins.plugins.vecadd.cpu import IMPLEMENTATIONS
 
 PROGRAMS = {"vecadd_cpu": "CPU", "vecadd_cuda": "explicit", "vecadd_unified": "unified"}
-#: The values of `memory` of the program in CUDA C++ → its name, and how the data move.
+#: The values of `memory` of the program in CUDA C++ → its name, and the kind of transfers.
 IN_CPP = {"explicit": ("explicit, C++", "pageable"), "managed": ("unified, C++", "on demand")}
 CPP = ("vecadd_cpu", "vecadd_cuda_cpp")
 #: The values of `prefetch`, in words.
 PAGES = {"on": "prefetched", "off": "on demand"}
-#: The CPU program that speed-ups are over: the C++ one, or the same loop by numba where there was
-#: no compiler.
+#: The CPU programs that are the baseline of speed-ups: the C++ one, or the same loop by numba if
+#: there was no compiler.
 BASELINES = {"cpp": "C++", "loop": "numba's loop"}
 
 

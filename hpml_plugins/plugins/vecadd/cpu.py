@@ -65,7 +65,7 @@ def addition(implementation: str) -> Any:
     parallel = implementation == "parallel"
     try:  # compiling takes 1 s of CPU time in each process that measures a point
         return numba.njit(parallel=parallel, cache=True)(loop)
-    except RuntimeError:  # no folder to keep it in
+    except RuntimeError:  # no cache folder
         return numba.njit(parallel=parallel)(loop)
 
 
@@ -88,7 +88,7 @@ def _cpp(bench: Bench, elements: int) -> Samples:
 
 
 def find_compiler() -> str | None:
-    """The C++ compiler: $CXX, else the first of COMPILERS on the PATH; None where there is none."""
+    """The C++ compiler: $CXX, else the first of COMPILERS on the PATH; None if there is none."""
     candidates = (os.environ.get("CXX", ""), *COMPILERS)
     return next((found for name in candidates if name and (found := shutil.which(name))), None)
 
@@ -126,7 +126,7 @@ def run(program: Path, elements: int, seed: int, plan: SamplingPlan) -> tuple[Sa
 
 
 def run_command(*command: str) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, whatever its exit status, and keep what it prints."""
+    """Run a program to its end, with any exit status, and capture its output."""
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

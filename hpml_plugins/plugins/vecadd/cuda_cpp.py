@@ -27,7 +27,7 @@ from hpml_plugins.workloads.datasets import cache
 
 SOURCE = Path(__file__).with_name("vecadd.cu")
 MEMORIES = ("explicit", "managed")
-#: Exit status of the program where the unified memory would be too much.
+#: Exit status of the program if the unified memory would be too large.
 TOO_MUCH = 3
 
 
@@ -83,7 +83,7 @@ def measure(bench: Bench, *, millions: int, launch: str, memory: str) -> Mapping
 
 
 def find_nvcc() -> str | None:
-    """CUDA's compiler: of the PATH, else of CUDA_HOME or /usr/local/cuda; None where there is
+    """CUDA's compiler: from the PATH, else from CUDA_HOME or /usr/local/cuda; None if there is
     none."""
     return shutil.which("nvcc") or shutil.which(
         "nvcc", path=f"{os.environ.get('CUDA_HOME', '/usr/local/cuda')}/bin"

@@ -1,4 +1,4 @@
-"""The kernels, and what numba lacks: wide accesses, freeing at once and prefetching.
+"""The kernels, and features that numba lacks: wide accesses, immediate freeing and prefetching.
 
 Imports numba.cuda: imported inside `measure` only. Runs in numba's simulator too, except for the
 wide accesses.
@@ -18,8 +18,8 @@ from numba.cuda.extending import intrinsic
 from hpml_plugins.plugins.vecadd.vectors import LENGTHS, is_sum, shape, vectors
 
 #: Cache operators of (load, store), see `tuned.CACHINGS`. `nc` is allowed: nothing writes a or b
-#: meanwhile. Source: PTX ISA, "Data Movement and Conversion Instructions: ld, ld.global.nc, st",
-#: "Cache Operators".
+#: during the kernel. Source: PTX ISA, "Data Movement and Conversion Instructions: ld, ld.global.nc,
+#: st", "Cache Operators".
 OPERATORS = {
     "default": ("", ""),
     "streaming": (".cs", ".cs"),
@@ -84,9 +84,9 @@ def make_kernel(width: int, unroll: int, add_wide: Any) -> Any:
 def make_add_wide(width: int, unroll: int, caching: str) -> Any:
     """`add_wide(a, b, c, first, step)`: c = a + b at `unroll` places, `width` float32 at each.
 
-    numba's arrays promise alignment to an element only, so its compiler may not join loads: the
-    instructions are PTX. All is loaded before anything is stored. The places first, first + step, …
-    must be multiples of `width` inside contiguous vectors: nothing is checked.
+    numba's arrays only guarantee alignment to an element, so its compiler may not combine loads:
+    the instructions are PTX. All loads precede all stores. The places first, first + step, … must
+    be multiples of `width` inside contiguous vectors: nothing is checked.
     """
     load, store = OPERATORS[caching]
     kind = {1: "f32", 2: "v2.f32", 4: "v4.f32"}[width]
@@ -146,7 +146,7 @@ def try_lengths(
 
 
 def free(arrays: list[Any]) -> None:
-    """Free arrays, which the list alone refers to, at once: numba defers it until enough of them
+    """Free arrays that only the list refers to immediately: numba defers it until enough of them
     have accumulated."""
     arrays.clear()
     if hasattr(cuda.current_context(), "deallocations"):  # the simulator has none
@@ -157,7 +157,7 @@ def prefetch(arrays: Iterable[Any], *, to_gpu: bool) -> None:
     """Enqueue the move of managed arrays to the GPU or to the host on the default stream."""
     from cuda.bindings import driver
 
-    # The call that takes a location: CUDA 13 has dropped the older one and the suffix.
+    # The call with a location: CUDA 13 has removed the older one and the suffix.
     enqueue = getattr(driver, "cuMemPrefetchAsync_v2", None) or driver.cuMemPrefetchAsync
     kind = driver.CUmemLocationType
     location = driver.CUmemLocation()

@@ -28,16 +28,16 @@ TERMS = {
 MEMORIES = ("pageable", "pinned")
 PREFETCHES = ("off", "on")
 EXPLICIT_PHASES = ("allocation", "h2d", "kernel", "d2h", "free")
-#: Without the host's writing of a and b, which every program has.
+#: Excluding the host's writing of a and b, which every program has.
 UNIFIED_PHASES = ("allocation", "first_touch", "read_back", "free")
 #: A run longer than this, s, is repeated three times and needs no warm-up.
 LONG_RUN = 1.0
 FEWEST_LONG = 3
 #: A kernel this long, s, is a thousand times its launch (numba's takes 30 to 60 µs): it needs no
-#: timing of its own.
+#: separate timing.
 LONG_KERNEL = 0.1
-#: Of the card's free memory. More than fits would be paged in and out, which also slows other users
-#: of the card.
+#: Limit as a share of the card's free memory. More would be paged in and out, which also slows
+#: other users of the card.
 LARGEST_SHARE = 0.25
 
 
@@ -158,10 +158,10 @@ def _measure(
     bench.check(is_sum(*host), "sum differs from NumPy's")
     alone = phases.pop("kernel")
     if alone.median < LONG_KERNEL:
-        # In a run whose first launch is timed repeatedly; of unified memory the untimed first call
-        # moves the pages. numba launches on the legacy default stream of the device's primary
-        # context. torch's current stream is the same one unless somebody changed it, so the events
-        # of bench.time stand before and after these launches.
+        # In a run whose first launch is timed repeatedly; with unified memory the untimed first
+        # call moves the pages. numba launches on the legacy default stream of the device's primary
+        # context. torch's current stream is the same one unless it was changed, so the events of
+        # bench.time are before and after these launches.
         timed: list[Samples] = []
         last_run = run(lambda *arrays: timed.append(bench.time(lambda: add(*arrays))))
         while not timed:
@@ -220,8 +220,8 @@ def repeat(
 
 
 def refuse_what_cannot_end(bench: Bench, seconds: float, launches: int) -> None:
-    """Skip a point that has too little time for its launches, `seconds` s each; else say how long
-    they will take."""
+    """Skip a point that has too little time for its launches, `seconds` s each; else report how
+    long they will take."""
     expected = seconds * launches
     if expected > 0.8 * bench.remaining:
         bench.skip(
@@ -236,8 +236,8 @@ def refuse_what_cannot_end(bench: Bench, seconds: float, launches: int) -> None:
 
 
 def too_much(wanted: int, free: int) -> str:
-    """Why `wanted` B of unified memory are not allocated; empty where they may be.  free: of the
-    GPU's memory, B."""
+    """Why `wanted` B of unified memory are not allocated; empty if they may be.  free: of the GPU's
+    memory, B."""
     if wanted <= LARGEST_SHARE * free:
         return ""
     return (
@@ -262,7 +262,7 @@ VECADD_CUDA = Benchmark(
     grid={"millions": MILLIONS, "launch": LAUNCHES, "memory": MEMORIES},
     requires=Requires(gpus=1, modules=("numba.cuda", "torch")),
     version="2",
-    timeout=300,  # one thread over 100 M elements takes six seconds a launch on an H200
+    timeout=300,  # one thread over 100 M elements takes six seconds per launch on an H200
     terms=TERMS,
     description=(
         "c = a + b of float32 vectors on one GPU: one thread, one block of 256, a thread for each"

@@ -23,16 +23,15 @@ if TYPE_CHECKING:
 #: Accesses of a thread, as (float32 in one access, accesses to each vector): 4 to 32 B of each
 #: vector in flight.
 SHAPES = ((1, 1), (1, 4), (2, 1), (2, 2), (4, 1), (4, 2))
-#: How loads and stores treat the caches: as PTX has them by default; as data used once (evicted
-#: first); or loads by the read-only path that leave no line in the L1. The last needs compute
-#: capability 7.0.
+#: How loads and stores treat the caches: PTX's default; data used once (evicted first); or loads by
+#: the read-only path that leave no line in the L1. The last needs compute capability 7.0.
 CACHINGS = ("default", "streaming", "bypass")
 THREADS = (128, 256, 512, 1024)
 IMPLEMENTATIONS = ("tuned", "torch", "cupy")
 SIZES = (1, 10, 100, 400)
 #: s of timing alternately with torch.add, in all rounds of a point together.
 COMPARISON = 3.6
-#: Blocks of a resident grid that is checked on short vectors: so few that it must stride.
+#: Blocks of a resident grid for the check on short vectors: few enough that it must stride.
 FEW_BLOCKS = 3
 
 Step = Callable[[], object]
@@ -66,7 +65,7 @@ class Configuration(NamedTuple):
 
 
 def kernels(cachings: Sequence[str]) -> list[Configuration]:
-    """Every kernel once, at 256 threads in one pass: they differ in what is compiled in."""
+    """Every kernel once, at 256 threads in one pass: those that differ in compiled code."""
     return [
         Configuration(width, unroll, caching=how) for how in cachings for width, unroll in SHAPES
     ]
@@ -90,8 +89,8 @@ def tune(
     """The time of every configuration tried, s, the best first.
 
     seconds: the time of one addition; its second argument is how long to sample, s. Each kernel is
-    tried at one launch, the best three kernels at every launch, and the best five of all again, for
-    longer.
+    tried with one launch configuration, the best three kernels with all, and the best five of these
+    again, for longer.
     """
     tried: dict[Configuration, float] = {}
 
@@ -107,14 +106,13 @@ def tune(
     attempt([launch for kernel in best(3) for launch in launches_of(kernel)], 0.02, 0.35)
     finalists = best(5)
     attempt(finalists, 0.3, 0.6)
-    # The finalists were measured better than the rest, which a lucky short sample must not
-    # overtake.
+    # The finalists were measured longer than the rest: a lucky short sample must not outrank them.
     return dict(sorted(tried.items(), key=lambda each: (each[0] not in finalists, each[1])))
 
 
 def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str, Samples]:
-    """Time c = a + b of `millions` million float32 on the GPU, as fast as it goes, and torch.add on
-    the same memory."""
+    """Time c = a + b of `millions` million float32 on the GPU, as fast as possible, and torch.add
+    on the same memory."""
     require("implementation", implementation, IMPLEMENTATIONS)
     elements = millions * MILLION
 
@@ -161,14 +159,14 @@ def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str,
 
 
 def _tuned(bench: Bench, on_gpu: Sequence[torch.Tensor]) -> tuple[Step, dict[str, str | float]]:
-    """The fastest configuration's step and what it is, searched in the first round; all times
-    become a series."""
+    """The step of the fastest configuration, and the configuration, found in the first round; all
+    times become a series."""
     from numba import cuda
 
     launcher = make_launcher(bench, on_gpu)
 
     def seconds(configuration: Configuration, budget: float) -> float:
-        # One round alone searches: it has the budget of all.
+        # Only one round searches, so it has the budget of all.
         return bench.time(
             launcher(configuration)[0], budget=budget * bench.plan.rounds, quiet=True
         ).median
@@ -195,7 +193,8 @@ def _tuned(bench: Bench, on_gpu: Sequence[torch.Tensor]) -> tuple[Step, dict[str
 def make_launcher(
     bench: Bench, on_gpu: Sequence[torch.Tensor]
 ) -> Callable[[Configuration], tuple[Step, int]]:
-    """What gives a configuration's asynchronous step over these vectors, and its blocks.
+    """A function that returns a configuration's asynchronous step over these vectors, and its
+    blocks.
 
     on_gpu: a, b and c, contiguous float32. A configuration is checked, for LENGTHS, before its step
     is returned.

@@ -1,4 +1,4 @@
-"""What the benchmarks share: sizes, metrics, and the vectors with their check."""
+"""Shared by the benchmarks: sizes, metrics, and the vectors with their check."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from hpml_plugins import HpmlError, Metric
 
 MILLION = 1_000_000
 MILLIONS = (1, 5, 10, 50, 100)
-#: No block divides these: every launch is checked against NumPy for them before it is timed.
+#: Lengths that are not multiples of a block: every launch is checked against NumPy for these before
+#: it is timed.
 LENGTHS = (1, 255, 257, 1_000_003)
-#: Of a kernel: blocks × threads of a block.
+#: Launches of a kernel: blocks × threads of a block.
 LAUNCHES = ("1x1", "1x256", "grid")
 THREADS = 256
 
@@ -22,7 +23,7 @@ METRICS = (
 
 
 def bytes_moved(elements: int) -> int:
-    """Bytes that c = a + b must move in float32, B: two reads and one write, 12 an element.
+    """Bytes that c = a + b must move in float32: two reads and one write, 12 per element.
 
     The line that a CPU may read before it writes c (write-allocate) is not counted, as in STREAM's
     Add. Source: McCalpin, STREAM: Sustainable Memory Bandwidth in High Performance Computers,
@@ -59,6 +60,6 @@ def is_sum(a: Any, b: Any, c: Any) -> bool:
 
 
 def require(parameter: str, value: str, known: Sequence[str]) -> None:
-    """Raise HpmlError for a value that a parameter does not have."""
+    """Raise HpmlError for an invalid value of a parameter."""
     if value not in known:
         raise HpmlError(f"no {parameter} {value!r}; use one of {', '.join(known)}")
