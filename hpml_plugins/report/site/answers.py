@@ -200,7 +200,7 @@ def _range(shares: Sequence[float]) -> str:
 def has_it_slowed(
     shifts: Mapping[str, Sequence[Shift]], judged: Sequence[Judged]
 ) -> Answer:
-    """Open regressions of GPU workloads and of the others, and how many values could not be
+    """Open regressions on GPUs and on CPUs, and how many values could not be
     judged."""
     question = "Has it slowed?"
     link = ("Changes", "changes.html")
@@ -221,10 +221,10 @@ def has_it_slowed(
             for shift in on_gpus[:MOST_SHIFTS]
         ]
         more = "" if len(on_gpus) <= MOST_SHIFTS else ", …"
-        strong = f"{counted(len(on_gpus), 'open regression')} of GPU workloads."
+        strong = f"{counted(len(on_gpus), 'open regression')} on GPUs."
         rest = [f"{', '.join(named)}{more}."]
     else:
-        strong = "No open regression of a GPU workload."
+        strong = "No open regression on GPUs."
         rest = []
     others = len(worse) - len(on_gpus)
     suspected = len(shifts["suspected regression"])

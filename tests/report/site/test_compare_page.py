@@ -472,7 +472,7 @@ def test_answers_say_what_nobody_can_know(results: Results) -> None:
     assert has_it_slowed(no_shifts, []).strong == "This cannot be told."
     judged = [Judged("node1", 9, Counter({"busy": 7}), 0.0)]
     calm = has_it_slowed(no_shifts, judged)
-    assert calm.strong == "No open regression of a GPU workload."
+    assert calm.strong == "No open regression on GPUs."
     assert "7 of 16 values could not be judged" in calm.rest
     cpu = can_i_trust(rows, ["no GPU (AMD EPYC)"], [0], 12, {0: 0}, 0)
     assert (cpu.strong, cpu.rest.split(". ")[0]) == (
