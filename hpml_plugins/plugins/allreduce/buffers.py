@@ -1,8 +1,8 @@
 """A collective's buffers on one rank, and the call on them. Imports torch: imported on the ranks
 only.
 
-Every element is a whole number below 1021 that depends on its place and its rank. Sums over up to
-16 thousand ranks are below 2^24 and so exact in float32: the result must equal the float64
+Every element is an integer below 1021 that depends on its index and its rank. Sums over up to 16
+thousand ranks are below 2^24 and therefore exact in float32: the result must equal the float64
 reference, in any order of addition.
 """
 
@@ -18,26 +18,26 @@ import torch.distributed as dist
 from hpml_plugins import HpmlError, Rank
 
 FLOAT32 = 4  # B
-#: Elements that are filled or compared at a time: the reference of 8 GiB would not fit beside two
-#: buffers of them.
+#: Elements that are filled or compared at a time: the reference of 8 GiB would not fit in addition
+#: to two such buffers.
 CHUNK = 1 << 22
-#: A prime, so that no power of two of elements repeats the pattern: a piece in the wrong place is
-#: seen.
+#: A prime, so that the pattern does not repeat after a power of two of elements, and misplaced
+#: pieces are detected.
 PERIOD = 1021
 NCCL_FLOAT32, NCCL_SUM = 7, 0  # ncclFloat32, ncclSum
 
 
 def value(rank: Any, place: Any) -> Any:
-    """The whole number that a rank sends at a place.  rank, place: numbers or integer tensors."""
+    """The integer that a rank sends at an index.  rank, place: numbers or integer tensors."""
     return (place * (2 * rank + 1) + rank) % PERIOD
 
 
 class Buffers:
-    """What one rank sends and receives.
+    """The buffers that one rank sends and receives.
 
-    nbytes: of the larger buffer, as nccl-tests counts.  in_place: whether NCCL puts the result
-    where the input was: for an all-reduce or a broadcast.  send, receive: float32 tensors on the
-    rank's device; the same one in place.
+    nbytes: of the larger buffer, as in nccl-tests.  in_place: whether NCCL overwrites the input
+    with the result: for an all-reduce or a broadcast.  send, receive: float32 tensors on the rank's
+    device; the same one in place.
     """
 
     def __init__(self, rank: Rank, collective: str, nbytes: int, *, in_place: bool) -> None:
@@ -57,7 +57,7 @@ class Buffers:
         self.send, self.receive = (other, large) if collective == "all_gather" else (large, other)
 
     def fill(self) -> None:
-        """Write the input, and NaN wherever only the collective may write."""
+        """Write the input, and NaN to all elements that only the collective may write."""
         self.receive.fill_(float("nan"))
         if self.collective != "broadcast" or self.rank.index == 0:
             for chunk, places in _chunks(self.send):
@@ -82,15 +82,14 @@ class Buffers:
 
 
 def _chunks(buffer: Any) -> Iterator[tuple[Any, Any]]:
-    """The buffer in pieces of CHUNK elements, each with its elements' places."""
+    """The buffer in pieces of CHUNK elements, each with the indices of its elements."""
     for start in range(0, buffer.numel(), CHUNK):
         chunk = buffer[start : start + CHUNK]
         yield chunk, torch.arange(start, start + chunk.numel(), device=buffer.device)
 
 
 def step_of(rank: Rank, buffers: Buffers) -> Callable[[], object]:
-    """One collective on these buffers: torch.distributed's own, where that can do it. Called by all
-    ranks alike."""
+    """One collective on these buffers, by torch.distributed if possible. All ranks must call it."""
     send, receive = buffers.send, buffers.receive
     if buffers.collective == "all_gather":
         return lambda: dist.all_gather_into_tensor(receive, send)
@@ -110,13 +109,13 @@ class _UniqueId(ctypes.Structure):
 
 
 def _all_reduce_out_of_place(rank: Rank, send: Any, receive: Any) -> Callable[[], object]:
-    """ncclAllReduce over a communicator of its own, on torch's current stream: torch.distributed
-    reduces in place only.
+    """ncclAllReduce over its own communicator, on torch's current stream: torch.distributed only
+    reduces in place.
 
     torch.cuda.nccl offers it too, but torch 2.11's does not work on Python 3.12 ("PY_SSIZE_T_CLEAN
     macro must be defined").  Source: NCCL API, nccl.h.
     """
-    # torch has loaded it: the name gives the same library, wherever it is
+    # torch has loaded it: the name gives the same library
     nccl = ctypes.CDLL("libnccl.so.2")
     nccl.ncclGetErrorString.restype = ctypes.c_char_p
 

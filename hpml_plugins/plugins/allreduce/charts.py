@@ -1,4 +1,4 @@
-"""The chart of bandwidth over size, and what NCCL chose."""
+"""The chart of bandwidth over size, and NCCL's choices."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ OVERHEAD = 4 * 2**30
 
 
 def size_in_bytes(size: str) -> int:
-    """`"16MiB"` as 16 777 216 B. Raises HpmlError for what is no size."""
+    """`"16MiB"` as 16 777 216 B. Raises HpmlError for other texts."""
     found = re.fullmatch(r"([1-9]\d*) ?(B|KiB|MiB|GiB)", size)
     if not found:
         raise HpmlError(f"size {size!r} is not a number with B, KiB, MiB or GiB, such as '16MiB'")
@@ -52,7 +52,7 @@ def measure(
     ranks = ranks or nodes * gpus
     in_place = place == "in" and collective in ("all_reduce", "broadcast")
     nbytes = size_in_bytes(size)
-    factor = bus_factor(collective, ranks)  # refuses what has none, before anything is started
+    factor = bus_factor(collective, ranks)  # refuses one without, before any start
     if bench.gpus:
         needed = (1 if in_place else 2) * nbytes + OVERHEAD
         smallest = min(gpu.memory for gpu in bench.node.gpus)

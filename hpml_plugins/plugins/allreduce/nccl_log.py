@@ -1,4 +1,4 @@
-"""Which algorithm and protocol NCCL chose, from what it logs of its tuning.
+"""NCCL's choice of algorithm and protocol, from its log of tuning.
 
 The names of its kernels do not show it: since 2.19 `ncclDevKernel_AllReduce_Sum_f32_RING_LL` runs
 every protocol and most algorithms.  Source: NVIDIA/nccl, src/device/generate.py, `best_kernel`; the
@@ -19,8 +19,8 @@ _LINE = re.compile(rf"NCCL INFO (\w+): (\d+) Bytes -> Algo (\w+) proto (\w+)(?:.
 
 
 def logging_to(folder: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that have NCCL log its choices into this folder; none where the node has its
-    own logging set."""
+    """The variables that make NCCL log its choices into this folder; none if the node has its own
+    logging settings."""
     if "NCCL_DEBUG" in environment or "NCCL_DEBUG_FILE" in environment:
         return {}
     return {
@@ -34,7 +34,7 @@ def read_choice(folder: str, collective: str) -> dict[str, str | float]:
     """`algorithm`, `protocol` and `channels` of the last of the largest calls of a collective;
     empty if none is logged.
 
-    The largest: before each sample the ranks synchronise with an all-reduce of 4 B.
+    The largest, because before each sample the ranks synchronise with an all-reduce of 4 B.
     """
     log = "\n".join(path.read_text(errors="replace") for path in sorted(Path(folder).iterdir()))
     name = collective.title().replace("_", "")
@@ -53,5 +53,5 @@ def read_choice(folder: str, collective: str) -> dict[str, str | float]:
 
 
 def _name(logged: str, names: tuple[str, ...]) -> str:
-    """Older releases log a number instead of the name."""
+    """The name for the number that older releases log."""
     return names[int(logged)] if logged.isdigit() and int(logged) < len(names) else logged.upper()

@@ -1,4 +1,4 @@
-"""Whether a device computes what others of its type compute, bit for bit."""
+"""Checks whether a device computes the same bits as others of its type."""
 
 from __future__ import annotations
 

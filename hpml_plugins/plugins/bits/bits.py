@@ -1,9 +1,9 @@
 """The benchmark `bits`: products, a reduction, copies and a training step with fixed inputs,
 repeated and compared bit for bit, with a digest of each.
 
-Libraries choose the same kernels on all cards of a type with the same software, so that a sound
-card gives the same bits as all others. The digests are a series of the Record, by which
-`hpml accept` compares cards.
+Libraries choose the same kernels on all cards of a type with the same software, so a sound card
+gives the same bits as all others. The digests are a series of the Record, by which `hpml accept`
+compares cards.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ COPIED, CPU_COPIED = 2**26, 2**20
 REPEATS = 20
 #: Training: images of a batch, and steps.
 IMAGES, TRAINED = 64, 3
-#: For trying it out: one bit of every result of a step is flipped where this is the value of
-#: CUDA_VISIBLE_DEVICES ("cpu" where that is not set).
+#: For tests: one bit of every result of a step is flipped if this is the value of
+#: CUDA_VISIBLE_DEVICES ("cpu" if that is not set).
 FLIP_VARIABLE, PLANTED = "HPML_FLIP_BIT", "float32 product"
 
 
@@ -36,7 +36,7 @@ def measure(bench: Bench) -> dict[str, float]:
 
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
-    torch.set_num_threads(1)  # the order in which a CPU adds up depends on it
+    torch.set_num_threads(1)  # the order of a CPU's sums depends on it
     digests = {}
     steps = _steps(bench.device)
     if is_flipped(os.environ):
@@ -121,7 +121,7 @@ def _same(found: Any, first: Any) -> bool:
 
 
 def _flipping(step: Callable[[], Any]) -> Callable[[], Any]:
-    """The step, of whose results the lowest bit of the first byte is flipped."""
+    """The step, with the lowest bit of the first byte of its results flipped."""
 
     def flipped() -> Any:
         result = step()

@@ -1,8 +1,8 @@
-"""Which Records a row of a figure's table rests on, found without the plugin's help.
+"""Finds the Records behind a row of a figure's table, without the plugin's help.
 
-A table is a function of Records, so it can be made of a few of them. A row that one Record alone
-gives rests on that Record. A row made of several (a speed-up, a share of a measured roof) rests on
-those whose absence changes it.
+A table is a function of Records, so it can be computed from some of them. A row that a single
+Record gives depends on that Record. A row computed from several (a speed-up, a share of a measured
+roof) depends on those whose absence changes it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ Cells = frozenset[tuple[str, str]]
 
 
 class RecordLink(NamedTuple):
-    """What leads to a Record: a point and a metric of it, as the page of its benchmark has them.
+    """The target of a link to a Record: a point and a metric of it, as on the page of its
+    benchmark.
 
-    metric: as Records name it.  label: of the point.  commit: shortened.
+    metric: as in Records.  label: of the point.  commit: shortened.
      told: machine, commit, and the
     metric's value.
     """
@@ -37,13 +38,13 @@ class RecordLink(NamedTuple):
 
     @property
     def address(self) -> str:
-        """Of the point on the page of its benchmark."""
+        """The anchor of the point on the page of its benchmark."""
         return point_link(self.benchmark, self.metric, self.label)
 
     @classmethod
     def of(cls, record: Record, row: Row, columns: Iterable[str]) -> RecordLink:
-        """The point of a Record; of its metrics the first whose median one of these columns of the
-        row has."""
+        """The point of a Record, with the first metric whose median is in one of these columns of
+        the row."""
         medians = {metric.median: name for name, metric in reversed(record.metrics.items())}
         values = (
             row[name]
@@ -63,9 +64,9 @@ class RecordLink(NamedTuple):
 
 @dataclass(frozen=True)
 class Origins:
-    """The Records of a figure's rows. found: a row's cells → the Records that it rests on.
+    """The Records of a figure's rows. found: a row's cells → the Records behind it.
 
-    alone: `id` of a Record → the rows that it alone gives.
+    alone: `id` of a Record → the rows that it gives by itself.
     """
 
     found: Mapping[Cells, Sequence[Record]]
@@ -75,28 +76,28 @@ class Origins:
     def of_rows(
         cls, rows: Iterable[tuple[Row, Sequence[Record]]], alone: Mapping[int, Sequence[Row]]
     ) -> Origins:
-        """Of rows with the Records that each rests on."""
+        """The origins of rows, from the Records behind each."""
         return cls({_cells(row): records for row, records in rows}, alone)
 
     @classmethod
     def trace(
         cls, table: Callable[[Sequence[Record]], Table], records: Sequence[Record]
     ) -> Origins:
-        """Found by making the table of fewer Records. table: the figure's function.  records: all
-        that the figure is drawn from."""
+        """Find the origins by computing the table from fewer Records. table: the figure's function.
+        records: all of the figure."""
         alone = {id(record): _rows_of(table, [record]) for record in records}
         return cls(_find(table, records, alone), alone)
 
     def resting_on(self, row: Row) -> Sequence[Record]:
-        """The Records that a row rests on, in the order of the table's Records."""
+        """The Records behind a row, in the order of the table's Records."""
         return self.found.get(_cells(row), [])
 
     def of(self, row: Row, columns: Iterable[str] | None = None) -> list[Record]:
-        """The Records that a row, or these cells of it, rest on: one of each point, the one most
-        like the row first.
+        """The Records behind a row, or behind these cells of it: one of each point, the one most
+        similar to the row first.
 
-        None for a row that rests on no Record, such as a published figure, and for one that several
-        points give.
+        None for a row without a Record, such as a published figure, and for one that several points
+        give.
         """
         cells = _cells(row)
         found = self.resting_on(row)
@@ -128,7 +129,7 @@ def _find(
     records: Sequence[Record],
     alone: Mapping[int, Sequence[Row]],
 ) -> dict[Cells, list[Record]]:
-    """A row's cells → the Records that it rests on, for all rows of which that can be said."""
+    """A row's cells → the Records behind it, for all rows for which they can be determined."""
 
     def rows(of: Sequence[Record]) -> set[Cells]:
         return set(map(_cells, _rows_of(table, of)))
@@ -141,8 +142,8 @@ def _find(
         by_machine.setdefault(record.machine, []).append(record)
         for row in set(map(_cells, alone[id(record)])):
             by_row.setdefault(row, []).append(record)
-    # What the only point gives may rest on no Record at all; then it does not name the machine
-    # either.
+    # A row given by the only point may depend on no Record at all; then it does not name the
+    # machine either.
     found = {
         row: giving
         for row, giving in by_row.items()
@@ -164,16 +165,16 @@ def _rows_of(
 ) -> list[dict[str, Cell]]:
     try:
         return list(table(records).rows())
-    except Exception:  # a plugin's table of too few Records
+    except Exception:  # a plugin's table may fail with too few Records
         return []
 
 
 class _Traced(msgspec.Struct, frozen=True):
-    """The origins of a figure's rows as plain data: the process that has the figure's plugin finds
-    them, another one needs them.
+    """The origins of a figure's rows as plain data, passed from the process with the figure's
+    plugin to another one.
 
-    rests: of each row the places of its Records among the figure's.  alone: place of a Record → the
-    rows that it alone gives, of those Records that share a row.
+    rests: for each row the indices of its Records among the figure's.  alone: index of a Record →
+    the rows that it gives by itself, for Records that share a row.
     """
 
     rests: list[list[int]]
@@ -181,7 +182,7 @@ class _Traced(msgspec.Struct, frozen=True):
 
 
 def trace(drawable: Drawable) -> _Traced:
-    """Find the origins of a figure's rows, where its plugin is."""
+    """Find the origins of a figure's rows, in the process with its plugin."""
     places = {id(record): place for place, record in enumerate(drawable.records)}
     origins = origins_of(drawable)
     rests: list[list[int]] = []
@@ -195,9 +196,9 @@ def trace(drawable: Drawable) -> _Traced:
 
 
 def origins_of(drawable: Drawable) -> Origins:
-    """The origins of a figure's rows, as they were traced or else found now.
+    """The origins of a figure's rows, from the trace or else computed now.
 
-    Raises HpmlError where what was traced is of other Records than the figure's.
+    Raises HpmlError if the trace is for other Records than the figure's.
     """
     records = drawable.records
     if drawable.traced is None:
@@ -222,7 +223,7 @@ class Provenance:
         self._found: dict[tuple[str, str], Origins] = {}
 
     def of(self, drawable: Drawable) -> Origins:
-        """Those of this figure."""
+        """The origins of this figure."""
         figure = drawable.plugin, drawable.figure.name
         if figure not in self._found:
             self._found[figure] = origins_of(drawable)

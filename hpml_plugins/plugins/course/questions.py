@@ -1,5 +1,5 @@
-"""Writes `questions.html`, and of each Markdown file of questions or results a page with the
-numbers and charts that it quotes."""
+"""Writes `questions.html`, and for each Markdown file of questions or results a page with its
+quoted numbers and charts."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ with needs_extra("publish"):
 
 #: The Markdown files, below the project's folder.
 FOLDER = Path("benchmarks/pages")
-#: The kind of quote whose text `make docs` writes from more than the Records of a site.
+#: The kind of quote for which `make docs` needs more than the Records of a site.
 BACK_TEST = "backtest"
-#: A link of these files to another one of them, or to a document: what it leads to on the site.
+#: A link from these files to another one of them, or to a document.
 _MARKDOWN_LINK = re.compile(r"^(?P<docs>\.\./\.\./docs/)?(?P<stem>[\w/-]+)\.md(?P<anchor>#.*)?$")
-#: Stands in Markdown where a chart goes: the name of the figure.
+#: The placeholder of a chart in Markdown: the name of the figure.
 _CHART = re.compile(r"<p>chart-of:([\w.-]+)</p>")
 _TEMPLATES = Path(__file__).with_name("templates")
 
@@ -49,7 +49,7 @@ class Questions:
         self._provenance = Provenance()
 
     def row_links(self, drawable: Drawable) -> list[list[Link]]:
-        """What leads from each row of a figure's table to the Records that it rests on."""
+        """The links from each row of a figure's table to the Records behind it."""
         origins, columns = self._provenance.of(drawable), drawable.table.columns
         found = []
         for row in drawable.table.rows():
@@ -58,16 +58,16 @@ class Questions:
         return found
 
     def write(self, site: Site) -> Iterator[SearchEntry]:
-        """Write the pages of the project's questions; yields what a search finds on them."""
+        """Write the pages of the project's questions; yields their search entries."""
         for page in write_questions(FOLDER, site, self._provenance):
             for anchor, question in page.questions.items():
                 yield "question", question, page.title, f"{page.address}#{anchor}"
 
 
 def write_questions(folder: Path, site: Site, provenance: Provenance) -> list[QuestionPage]:
-    """Write a page of each file of the folder, and their list.
+    """Write a page for each file of the folder, and their list.
 
-    A quote of what is not there becomes a line of the site's problems.
+    A quote that cannot be answered becomes a line of the site's problems.
     """
     shown = {
         f"{each.drawable.plugin}.{each.drawable.figure.name}": (page, each)
@@ -91,7 +91,7 @@ def write_questions(folder: Path, site: Site, provenance: Provenance) -> list[Qu
             markdown = fill(
                 path.read_text(encoding="utf-8", errors="replace"), str(path), text, keep=False
             )
-        except HpmlError as error:  # words that are no quote
+        except HpmlError as error:  # words that are not a quote
             site.problems.append(f"no page of questions: {error}")
             continue
         tokens = _parser().parse(markdown)
@@ -115,7 +115,7 @@ def write_questions(folder: Path, site: Site, provenance: Provenance) -> list[Qu
 
 
 def _lead_on_the_site(token: Token) -> None:
-    """Make a link to a Markdown file one to the page that is made of it."""
+    """Replace a link to a Markdown file by one to its page."""
     found = _MARKDOWN_LINK.match(str(token.attrs.get("href", "")))
     if found:
         prefix = "docs/" if found["docs"] else "questions-"
@@ -123,8 +123,8 @@ def _lead_on_the_site(token: Token) -> None:
 
 
 def _fold(tokens: Sequence[Token]) -> str:
-    """The page as HTML: of each question its first paragraph, which answers it, and what follows in
-    a fold."""
+    """The page as HTML: each question with its first paragraph, which answers it, and the rest
+    folded."""
     parser = _parser()
 
     def render(part: Sequence[Token]) -> str:
@@ -155,14 +155,14 @@ def _template(name: str) -> str:
 
 
 def _parser() -> MarkdownIt:
-    # HTML in the Markdown is shown as text: what is quoted may be of any origin.
+    # HTML in the Markdown is shown as text: quoted text may be of any origin.
     return MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 def _linked(
     quote: Quote, quotable: Quotable, shown: Mapping[str, tuple[PluginPage, ShownFigure]]
 ) -> str:
-    """The text of a quote with links to what it rests on: the histories of its points, or else the
+    """The text of a quote with links to its origins: the histories of its points, or else the
     figure."""
     answer = quotable.answer(quote)
     if quote.kind == "figure":
@@ -178,7 +178,7 @@ def _linked(
 
 
 def _with_records(table: Answer) -> str:
-    """A Markdown table with one more column, which leads to the points of each row."""
+    """A Markdown table with one more column, with links to the points of each row."""
     if not any(table.links):
         return table.text
     links = (", ".join(_link(each.commit, each) for each in row) or "–" for row in table.links)
@@ -187,7 +187,7 @@ def _with_records(table: Answer) -> str:
 
 
 def _link(text: str, to: RecordLink, prefix: str = "") -> str:
-    """A link to the history of a point; what is told of the Record is its title."""
+    """A link to the history of a point, with the description of the Record as its title."""
     title = re.sub(r'["|\\]', "'", f"{prefix}{to.told}") if to.told else ""
     return f"[{text}](<{to.address}>" + (f' "{title}")' if title else ")")
 

@@ -20,9 +20,9 @@ A quote is a pair of comments with generated text between them:
 - `figure PLUGIN.FIGURE`: the chart.
 - `benchmark NAME`: the name of a benchmark, on the site with a link to its history.
 
-A share is written in per cent where `%` stands behind the column's name (`column=share%`), and by
-`show=percent`. `otherwise=TEXT` stands where no Record has the values that the quote names; without
-it that is an error.
+A share is written in per cent if `%` follows the column's name (`column=share%`), and with
+`show=percent`. `otherwise=TEXT` is used if no Record has the values in the quote; without it that
+is an error.
 
 A line of Markdown that begins with a comment is HTML to Markdown: begin it with a word. Tables and
 charts stand alone.
@@ -57,7 +57,7 @@ from hpml_plugins.report import (
 )
 from hpml_plugins.store import describe_outside
 
-#: Begins the options that hold for the divisor of a ratio alone.
+#: The prefix of options for only the divisor of a ratio.
 _OVER = "over."
 _QUOTE = re.compile(r"<!--= (?P<words>[^\n]*?) -->(?P<text>.*?)<!--/-->", re.DOTALL)
 
@@ -69,7 +69,7 @@ class _NotMeasured(HpmlError):
 @dataclass(frozen=True)
 class Quote:
     """One quote. kind: see the module.  options: the words KEY=VALUE after the name.  where: file
-    and line.  text: what stands there now."""
+    and line.  text: the present text."""
 
     kind: str
     name: str
@@ -79,8 +79,8 @@ class Quote:
 
     @classmethod
     def parse(cls, words: str, where: str) -> Quote:
-        """The words between `<!--=` and `-->`. Raises HpmlError for an unknown kind and words that
-        are no options."""
+        """The words between `<!--=` and `-->`. Raises HpmlError for an unknown kind and for words
+        that are not options."""
         try:
             kind, name, *rest = shlex.split(words)
             options = dict(word.split("=", 1) for word in rest)
@@ -91,8 +91,7 @@ class Quote:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a quote.  text: Markdown.  links: of each row of it, to the Records that it
-    rests on."""
+    """The answer to a quote.  text: Markdown.  links: for each row, to the Records behind it."""
 
     text: str
     links: Sequence[Sequence[RecordLink]] = ()
@@ -100,7 +99,8 @@ class Answer:
 
 @dataclass
 class Quotable:
-    """What can be quoted: all Records, and the figures that plugins draw from the current ones."""
+    """The sources of quotes: all Records, and the figures that plugins draw from the current
+    ones."""
 
     history: History
     drawables: Iterable[Drawable]
@@ -111,8 +111,7 @@ class Quotable:
         self.figures = {f"{each.plugin}.{each.figure.name}": each for each in self.drawables}
 
     def answer(self, quote: Quote) -> Answer:
-        """The answer to the quote. Raises HpmlError, with the quote's place, where there is no such
-        thing."""
+        """The answer to the quote. Raises HpmlError, with the quote's place, if there is none."""
         answers: dict[str, Callable[[Quote], Answer]] = {
             "value": self._value,
             "cell": self._cell,
@@ -156,7 +155,7 @@ class Quotable:
         return Answer(texts[show], [[link]])
 
     def _point(self, quote: Quote) -> tuple[TrackedMetric, Outcome, RecordLink]:
-        """The metric, and the Record of the point that the options name."""
+        """The metric, and the Record of the point selected by the options."""
         options = dict(quote.options)
         machine, commit = options.pop("machine", ""), options.pop("commit", "")
         metric = self._metric(quote)
@@ -183,12 +182,13 @@ class Quotable:
         commit: str,
         params: Mapping[str, str],
     ) -> tuple[str, Outcome]:
-        """The point that the options name, and its current Record, or the last one of a commit."""
+        """The point selected by the options, and its current Record, or the last one of a
+        commit."""
         found: dict[str, Outcome] = {}
         benchmark = metric.benchmark
         index = benchmark.index
         for label, name in index:
-            # What is quoted by its commit need not be on the line.
+            # A Record quoted by its commit need not be on the line.
             outcomes = (index.stored if commit else index.on_line)((label, name))
             texts = {key: unquoted(text) for key, text in metric.benchmark.points[label].items()}
             if name != machine or any(texts.get(key) != value for key, value in params.items()):
@@ -212,7 +212,7 @@ class Quotable:
         return next(iter(found.items()))
 
     def _drawable(self, quote: Quote) -> Drawable:
-        if quote.name not in self.figures:  # the site leaves out figures without rows
+        if quote.name not in self.figures:  # the site omits figures without rows
             raise _NotMeasured(
                 f"no figure {quote.name!r}; {nearest(quote.name, list(self.figures))}", quote.where
             )
@@ -241,7 +241,7 @@ class Quotable:
         return found
 
     def _only(self, quote: Quote) -> tuple[Table, list[RecordLink]]:
-        """The one column of the one row that the options name, with its links."""
+        """The column of the single row selected by the options, with its links."""
         rows = self._rows(quote)
         chosen, links = self._chosen(quote, rows, [quote.options.get("column", "")])
         if len(chosen) > 1:
@@ -353,10 +353,10 @@ def _in_percent(share: Cell) -> Cell:
 
 
 def fill(markdown: str, name: str, text: Callable[[Quote], str], *, keep: bool = True) -> str:
-    """The Markdown with the text of every quote made anew.
+    """The Markdown with the text of every quote regenerated.
 
     name: of the file, for errors.  text: a quote's.  keep: whether the comments stay, so that it
-    can be filled again. Raises HpmlError for what cannot be quoted.
+    can be filled again. Raises HpmlError for a quote that cannot be answered.
     """
 
     def replaced(match: re.Match[str]) -> str:

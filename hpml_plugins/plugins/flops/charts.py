@@ -1,4 +1,4 @@
-"""The counts: a comparison of the models, what they compute with, and VGG layer by layer."""
+"""The counts: a comparison of the models, their operators, and VGG layer by layer."""
 
 from __future__ import annotations
 

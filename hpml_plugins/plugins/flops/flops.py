@@ -17,7 +17,7 @@ AGREES = 0.01
 ROUNDED = 1e6
 #: Operators that are convolutions.
 CONVOLUTIONS = ("conv", "conv_tbc", "torchvision::deform_conv2d")
-#: Of the series' numeric columns.
+#: The units of the series' numeric columns.
 UNITS = {"multiply_adds": "MAC", "flops": "FLOP", "activation_bytes": "B", "bytes": "B"}
 UNITS |= dict.fromkeys(("calls", "parameters", "activations", "apart"), "1")
 
@@ -107,8 +107,8 @@ def how_counted(work: Work) -> str:
 
 
 def warn_of_operators_left_out(bench: Bench, operators: Mapping[str, Work]) -> None:
-    """Name the operators that fvcore does not count in multiply-adds, and those that it does not
-    count."""
+    """Warn about the operators that fvcore does not count in multiply-adds, and those that it does
+    not count at all."""
     ordered = sorted(operators.items())
     if apart := ", ".join(f"{name} {work.apart}" for name, work in ordered if work.apart):
         bench.warn(f"not counted as multiply-adds: {apart}")

@@ -14,8 +14,8 @@ from hpml_plugins.plugins.harness.timing import FIDELITY, GPU_TIMER, SLOWDOWN, T
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """The command, overhead, resolution, fidelity, spread, cost of watcher and publishing, pages,
-    known slow-downs."""
+    """The command, overhead, resolution, fidelity, spread, cost of the GPU monitor and of
+    publishing, pages, known slow-downs."""
     return [
         LIST,
         STARTUP,

@@ -43,11 +43,11 @@ LIST = Benchmark(
 
 
 def measure_startup(bench: Bench) -> dict[str, Samples]:
-    """CPU time of `hpml list` with the built-in plugins, and that of importing the libraries it is
-    made with.
+    """CPU time of `hpml list` with the built-in plugins, and of importing the libraries that it
+    uses.
 
-    Both run alternately, with byte code cached by the first, uncounted run.  ratio: of runs that
-    followed one another.
+    Both run alternately, with byte code cached by the first, uncounted run.  ratio: of consecutive
+    runs.
     """
     names = sorted(each.name for each in pkgutil.iter_modules([str(Path(__file__).parents[1])]))
     with tempfile.TemporaryDirectory() as name:

@@ -1,9 +1,9 @@
-"""The benchmark `harness_energy`: is the counted energy the energy? Against integrated power, and
+"""The benchmark `harness_energy`: checks the counted energy against integrated power, and with
 twice the work.
 
-A Hopper card's power sensor sees 25 of every 100 ms (Yang, Adámek, Armour, arXiv:2312.02741). Work
-and rest alternate several times within 25 ms, because over longer periods the sensor sees varying
-shares of the work.
+A Hopper card's power sensor measures 25 of every 100 ms (Yang, Adámek, Armour, arXiv:2312.02741).
+Work and rest alternate several times within 25 ms, because with longer periods the sensor would
+measure varying shares of the work.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires
 
-#: s of work before each rest, at least one call of the step; and s that the load lasts in all.
+#: s of work before each rest, at least one call of the step; and the total length of the load, s.
 WORK, LASTS = 0.002, 6.0
 
 

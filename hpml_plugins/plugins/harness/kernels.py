@@ -18,7 +18,7 @@ import torch
 from numba import cuda
 
 MILLION = 1_000_000
-#: Iterations of each kernel's loop without a slow-down. 2, 5 and 10 % of each are whole numbers.
+#: Iterations of each kernel's loop without a slow-down. 2, 5 and 10 % of each are integers.
 MULTIPLY_ADDS = 12_000
 READS = 4000
 PRODUCTS = 100
@@ -26,7 +26,7 @@ THREADS = 128
 #: Blocks of the memory-bound kernel for each multiprocessor; with THREADS each, they fill it.
 BLOCKS = 16
 #: Side of the matrices. One batch takes about 3 ms, much less than the 20 ms above which a step has
-#: no boost.
+#: no boost regime.
 SIDE = 2048
 #: Relative error of a bfloat16 product: two roundings of 2⁻⁸ at most, and its float32 sums.
 PRODUCT_TOLERANCE = 1e-2
@@ -83,7 +83,7 @@ def _product(n: int, precision: str) -> Callable[[], object]:
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     left, right = (torch.randn(n, n, device="cuda", dtype=dtype) for _ in range(2))
     result = torch.empty_like(left)
-    # Of the process: a point is one case. Under ncu and in `measure` alike.
+    # Process-wide, because a point is one case. The same under ncu and in `measure`.
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     return lambda: torch.mm(left, right, out=result)
 
@@ -130,7 +130,7 @@ def sum_columns(values: Any, sums: Any, columns: Any, rows: int) -> None:
 
 
 def lengthened(iterations: int, percent: int) -> int:
-    """`iterations` and `percent` % more. Raises ValueError where that is not a whole number."""
+    """`iterations` and `percent` % more. Raises ValueError if that is not an integer."""
     more, rest = divmod(iterations * percent, 100)
     if rest:
         raise ValueError(f"{percent} % of {iterations} iterations is not a whole number")

@@ -1,4 +1,4 @@
-"""The overhead of a point: by itself, through `asv run`, and until the first kernel of a new
+"""The overhead of a point: alone, through `asv run`, and until the first kernel of a new
 process."""
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ POINTS = 20
 def measure_inner(
     bench: Bench, benchmark: Benchmark, params: dict[str, Any], *, watch: bool = True
 ) -> Mapping[str, MetricSamples]:
-    """The metrics of a point that is measured in a process of its own. Raises HpmlError if it
-    fails."""
+    """The metrics of a point measured in a separate process. Raises HpmlError if it fails."""
     from hpml_plugins.testing import Context, measure_point
 
     record = measure_point(benchmark, params, Context(bench.node, watch=watch))
@@ -34,8 +33,7 @@ def measure_inner(
 
 
 def measure_a_point(bench: Bench) -> dict[str, Samples]:
-    """Time from asking for a point that does nothing to having its Record: two processes' worth of
-    forking."""
+    """Time from requesting an empty point to its Record: the forks of two processes."""
     nothing = Benchmark("nothing", lambda bench: {"zero": 0.0}, [Metric("zero", "s", "lower")])
     return {"overhead": bench.time(lambda: measure_inner(bench, nothing, {}), device="cpu")}
 
@@ -138,14 +136,14 @@ def _first_kernel(bench: Bench) -> dict[str, float]:
 
 
 def measure_first_kernel(bench: Bench) -> dict[str, Samples]:
-    """CUDA context and a numba kernel's first launch, in processes of their own, the libraries
+    """CUDA context and a numba kernel's first launch, in separate processes, with the libraries
     imported before."""
     from hpml_plugins.testing import import_before_fork
 
     import_before_fork(["torch", "numba.cuda"])  # as asv's fork server does
     inner = Benchmark("first", _first_kernel, FIRST_KERNEL.metrics, requires=Requires(gpus=1))
     points = [measure_inner(bench, inner, {}, watch=False) for _ in range(6)]
-    # the first one compiles: the compiled code is kept between processes
+    # the first one compiles: the compiled code is cached between processes
     return {
         name: Samples.of([each[name].samples[0] for each in points[1:]], "s") for name in points[0]
     }

@@ -1,4 +1,4 @@
-"""Commands run for a benchmark, and the projects that they need."""
+"""Runs commands for a benchmark, and creates the projects that they need."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Run:
 def run(command: Sequence[str], folder: Path, **environment: str) -> Run:
     """Run a command. Raises HpmlError with its last lines if it fails.
 
-    environment: further variables; those of asv and of this run are left out. Python finds the
+    environment: further variables; those of asv and of this run are removed. Python finds the
     modules of this process.
     """
     env = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
@@ -76,8 +76,8 @@ def _cpu() -> float:
 
 
 def write_plugin(file: Path, points: int, modules: Sequence[str] = ()) -> None:
-    """Write a plugin whose benchmark, named as the file, has `points` points, needs these modules
-    and does nothing."""
+    """Write a plugin with an empty benchmark, named like the file, with `points` points, that needs
+    these modules."""
     text = (
         _PLUGIN.replace("NAME", file.stem)
         .replace("POINTS", str(points))
@@ -100,8 +100,8 @@ def write_configuration(project: Path, file: str = "asv.conf.json", **settings: 
 
 
 def make_commits(project: Path, count: int) -> list[str]:
-    """Make a git repository of what is in the folder, with `count` commits a day apart; their
-    hashes, oldest first."""
+    """Make a git repository of the folder's contents, with `count` commits a day apart; returns
+    their hashes, oldest first."""
     run(["git", "init", "-q", "-b", "main"], project)
     run(["git", "add", "-A"], project)
     who = [

@@ -37,7 +37,7 @@ SHARES = (-0.01, -0.006, -0.002, 0.0, 0.002, 0.006, 0.01)
 #: Commits, machines (each another GPU type or count), benchmarks and points of the site whose pages
 #: are opened.
 LARGE_SITE = 1, 60, 400, 4
-#: Page → what is there once a reader can use it.
+#: Page → the element that exists once a reader can use it.
 PAGES = {
     "index.html": "#switches:not([hidden])",
     "index.html#filter=made07": "#all tr.row",
@@ -46,10 +46,10 @@ PAGES = {
     "workload-made00.html": "tr.row th a[aria-expanded]",
     "evidence.html": "main",
 }
-#: How often each is opened, and how much slower the reader's machine is.
+#: How often each page is opened, and the slow-down of the simulated reader's machine.
 OPENED, SLOWER = 5, 4
-#: Run in the page before its own scripts: notes when it is loaded, its element is there, and what
-#: was asked is painted.
+#: Run in the page before its own scripts: records when it is loaded, its element exists, and the
+#: requested content is painted.
 _WATCH = """
 window.addEventListener('load', () => {
     const look = () => requestAnimationFrame(() => setTimeout(() => {
@@ -62,7 +62,7 @@ window.addEventListener('load', () => {
 
 
 def measure(bench: Bench, *, commits: int) -> dict[str, float]:
-    """Publish a history of commits × 8 machines × 40 benchmarks × 8 points with asv alone and with
+    """Publish a history of commits × 8 machines × 40 benchmarks × 8 points, with only asv and with
     this package."""
     from hpml_plugins.store import project as project_results  # not when the plugin is loaded
 
@@ -90,7 +90,7 @@ def measure(bench: Bench, *, commits: int) -> dict[str, float]:
 
 
 def configure(project: Path) -> None:
-    """Two configurations of a made history: `alone.json` and, with this package,
+    """Two configurations of a synthetic history: `alone.json` and, with this package,
     `asv.conf.json`."""
     (project / "hpml_plugins").symlink_to(Path(hpml_plugins.__file__).parent)
     links = {"project_url": "#", "show_commit_url": "#"}
@@ -100,9 +100,10 @@ def configure(project: Path) -> None:
 
 
 def publish(project: Path, configuration: str) -> dict[str, float]:
-    """Run `asv publish`: its wall time, CPU time, and what it says our pages took of both, s."""
-    # Python keeps the compiled modules, as it does for a user; compiling them each time would take
-    # half a second.
+    """Run `asv publish`: its wall time, CPU time, and the parts of both that it reports for our
+    pages, s."""
+    # Python caches the compiled modules, as for a user; compiling them each time would take half a
+    # second.
     env = {"HOME": str(project), "PYTHONPYCACHEPREFIX": str(project / ".pycache")}
     done = processes.run_python(
         project, "-m", "asv", "publish", "-v", "--config", configuration, **env
@@ -263,7 +264,7 @@ def open_page(html_dir: Path, page: str) -> dict[str, Any]:
 
 
 def _open(browser: Any, html_dir: Path, page: str) -> tuple[float, set[Path]]:
-    """Time until it is usable, s, and the files that it asked for."""
+    """Time until it is usable, s, and the files that it requested."""
     path, _, fragment = page.partition("#")
     address = (html_dir / path).as_uri() + (f"#{fragment}" if fragment else "")
     with browser.new_context(viewport={"width": 1440, "height": 900}) as context:

@@ -1,5 +1,5 @@
-"""The benchmarks `harness_spread` and `harness_watcher`: whether a point repeats, and what watching
-the GPU costs."""
+"""The benchmarks `harness_spread` and `harness_watcher`: repeatability of a point, and the cost of
+monitoring the GPU."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def _step_time(bench: Bench, *, case: str) -> dict[str, Samples]:
 
 
 def _measure(bench: Bench, case: str, *, watch: bool = True) -> MetricSamples:
-    """The step's time, measured in a process of its own."""
+    """The step's time, measured in a separate process."""
     time = [Metric("time", "s", "lower")]
     inner = Benchmark("inner", _step_time, time, grid={"case": [case]}, requires=Requires(gpus=1))
     return measure_inner(bench, inner, {"case": case}, watch=watch)["time"]
 
 
 def measure_spread(bench: Bench, *, case: str) -> dict[str, float]:
-    """Medians, and their coefficients of variation, of ten runs of one point, each in a process of
-    its own."""
+    """Medians, and their coefficients of variation, of ten runs of one point, each in its own
+    process."""
     runs = []
     for run in range(RUNS):
         bench.progress(f"run {run + 1} of {RUNS}", run / RUNS)
@@ -83,8 +83,8 @@ SPREAD = Benchmark(
 
 
 def measure_watcher(bench: Bench, *, case: str) -> dict[str, float]:
-    """Median over pairs of (step's time watched / not watched) − 1; which goes first changes from
-    pair to pair."""
+    """Median over pairs of (step's time monitored / not monitored) − 1; the order alternates
+    between pairs."""
     ratios = []
     for pair in range(RUNS // 2):
         bench.progress(f"pair {pair + 1} of {RUNS // 2}", 2 * pair / RUNS)
@@ -100,8 +100,8 @@ WATCHER = Benchmark(
     "harness_watcher",
     measure_watcher,
     [Metric("cost", "1", "lower", "share of the step's time")],
-    # watching is needed to tell the regimes of a step that throttles: its cost is that of a step
-    # which does not
+    # monitoring is needed to distinguish the regimes of a step that throttles; its cost is measured
+    # on a step that does not
     grid={"case": ("vecadd_100m", "matmul_float32_4096")},
     requires=ON_GPU,
     timeout=300,

@@ -1,8 +1,9 @@
 """The benchmarks of timing: the clocks' resolution, a kernel's time by ncu and do_bench, and known
 slow-downs.
 
-How fine: `harness_timer`, `harness_gpu_timer`. How true: `harness_fidelity`, `harness_slowdown`; of
-the latter, `tests/measurement_tables.py power` tells how often a comparison finds the slow-down.
+Resolution: `harness_timer`, `harness_gpu_timer`. Accuracy: `harness_fidelity`, `harness_slowdown`;
+for the latter, `tests/measurement_tables.py power` reports how often a comparison finds the
+slow-down.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ CASES = ("vecadd_1m", "vecadd_10m", "vecadd_100m", "matmul_2048", "matmul_4096",
 #: How often a step runs between the profiler's start and stop.
 PROFILED = 10
 DURATION = "gpu__time_duration.sum"
-#: s of sampling a slowed kernel, all rounds together: enough for kernels that are not throttled.
+#: s of sampling a slowed kernel, all rounds together: enough for kernels that do not throttle.
 SLOWDOWN_BUDGET = 1.0
 
 

@@ -15,7 +15,7 @@ def hpml_benchmarks() -> list[Benchmark]:
 
 @hookimpl
 def hpml_figures() -> list[Figure]:
-    """Time, memory and power of the layers; what swapping saves."""
+    """Time, memory and power of the layers; the savings of swapping."""
     from hpml_plugins.plugins.layers.charts import FIGURES
 
     return FIGURES

@@ -1,4 +1,4 @@
-"""The layers: time, memory and power side by side, and what swapping changes."""
+"""The layers: time, memory and power side by side, and the effect of swapping."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from hpml_plugins import Axis, Figure, Record, Rule, Table, dot_chart
 
 Row = dict[str, Any]
-#: Column → the series and its column of which it is the largest value, and the unit.
+#: Column → the series and its column whose largest value it is, and the unit.
 WATCHED = {
     "flop_rate": ("work", "rate", "FLOP/s"),
     "power": ("power", "power", "W"),

@@ -10,7 +10,7 @@ from typing import Any
 from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
 from hpml_plugins.plugins.layers.shapes import FEATURES, IMAGE, LAYERS, MODES, OUTPUTS
 
-#: How often the largest tensor, and copies of it, are held at once, with room to spare.
+#: The most copies of the largest tensor in memory at once, with a margin.
 ROOM = 6
 #: s of sampling; there are many points.
 BUDGET = 1.0
@@ -64,8 +64,8 @@ def measure(bench: Bench, *, layer: str, mode: str, batch: int) -> dict[str, Any
 
 
 def measure_energy(bench: Bench, step: Callable[[], object]) -> Samples | None:
-    """Energy of a call on a GPU, and the series `power`: mean power and energy with the idle part,
-    under that load."""
+    """Energy of a call on a GPU, and the series `power`: mean power and energy under that load,
+    including the idle part."""
     if bench.device == "cpu":
         return None
     bench.progress("energy", 0.8)

@@ -1,4 +1,4 @@
-"""The layers, what is done with them, and the sizes of what goes through them."""
+"""The layers, their operations, and the sizes of their inputs."""
 
 LAYERS = ("relu", "maxpool", "conv", "linear")
 MODES = ("forward", "training")

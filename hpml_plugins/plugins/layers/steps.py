@@ -16,9 +16,9 @@ from torch.profiler import ProfilerActivity, profile
 from hpml_plugins import HpmlError
 from hpml_plugins.plugins.layers.shapes import FEATURES, LAYERS, MODES, OUTPUTS
 
-#: How often `peak_memory` calls its step.
+#: The number of calls of the step in `peak_memory`.
 PASSES = 2
-#: Of VGG16: ReLU before max pooling, as published, or after it.
+#: The orders for VGG16: ReLU before max pooling, as published, or after it.
 ORDERS = ("normal", "swapped")
 CLASSES = 1000
 
@@ -40,7 +40,7 @@ def build(layer: str, device: str) -> Any:
 
 def tolerance(layer: str, device: str) -> float:
     """Largest error against float64, as a share of the norm of the result."""
-    if layer in ("relu", "maxpool"):  # they select numbers of their input
+    if layer in ("relu", "maxpool"):  # they only select numbers of their input
         return 0.0
     # TF32, torch's default for convolutions on a GPU, rounds each factor by up to 2**-11
     return (
@@ -49,12 +49,12 @@ def tolerance(layer: str, device: str) -> float:
 
 
 class SameMemory(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped to mypy here
-    """The identity without a copy, whose result may be changed in place; autograd refuses to change
-    a leaf so."""
+    """The identity without a copy, with a result that may be changed in place; autograd refuses
+    that for a leaf."""
 
     @staticmethod
     def forward(ctx: Any, values: Any) -> Any:
-        """A tensor over the same memory, no view of `values` to autograd."""
+        """A tensor over the same memory that is not a view of `values` for autograd."""
         return torch.empty(0, dtype=values.dtype, device=values.device).set_(values.detach())
 
     @staticmethod
@@ -83,12 +83,11 @@ def step_of(layer: Any, values: Any, mode: str) -> Callable[[], Any]:
 
 
 def error_against_float64(layer: Any, values: Any, rows: int = 2) -> float:
-    """The largest error of output and gradients, over the norm of the exact ones. `values` is left
-    as it is.
+    """The largest error of output and gradients, over the norm of the exact ones. `values` is not
+    changed.
 
-    Output and input's gradient are those of the whole batch, of which the first `rows` are
-    compared; the parameters' gradients, which are sums over the batch, are those of these rows
-    alone.
+    Output and input's gradient are computed for the whole batch and compared for the first `rows`;
+    the parameters' gradients, which are sums over the batch, are computed for only these rows.
     """
     gradient, (output, of_input, *_) = _run(layer, values.detach().clone())
     few, gradient = values[:rows].detach(), gradient[:rows]
@@ -104,8 +103,8 @@ def _random_gradient(output: Any) -> Any:
 
 
 def _run(layer: Any, values: Any, gradient: Any = None) -> tuple[Any, list[Any]]:
-    """The gradient of the output that was used; and the output, the input's gradient and those of
-    the parameters."""
+    """The gradient of the output used; and the output, the input's gradient and those of the
+    parameters."""
     leaf = values.requires_grad_()
     output = layer(SameMemory.apply(leaf))
     gradient = _random_gradient(output) if gradient is None else gradient
@@ -116,8 +115,7 @@ def _run(layer: Any, values: Any, gradient: Any = None) -> tuple[Any, list[Any]]
 
 
 def build_vgg16(device: str, *, inplace: bool) -> Any:
-    """torchvision's VGG16 with its layers' own random weights; its ReLUs overwrite their input or
-    do not."""
+    """torchvision's VGG16 with its layers' own random weights; its ReLUs work in place or not."""
     from torchvision.models import vgg16
 
     with torch.device(device):
@@ -147,7 +145,7 @@ def put_in_order(network: Any, order: str) -> int:
 
 
 def loss(network: Any, images: Any, classes: Any) -> Any:
-    """Cross entropy of the network's answer."""
+    """Cross entropy of the network's output."""
     return torch.nn.functional.cross_entropy(network(images), classes)
 
 
@@ -166,12 +164,12 @@ def answers(network: Any, images: Any, classes: Any) -> tuple[Any, Any]:
 
 
 def peak_memory(step: Callable[[], object], device: str) -> float:
-    """Bytes that torch allocated at once for one call of `step`, above what it held before.
+    """Peak bytes that torch allocated for one call of `step`, above those allocated before.
 
-    On a GPU its allocator rounds up (512 B); on a CPU libraries that allocate for themselves
-    (oneDNN) are not seen.
+    On a GPU its allocator rounds up (512 B); on a CPU, allocations by libraries themselves (oneDNN)
+    are not counted.
     """
-    step()  # what it allocates for good is not counted
+    step()  # permanent allocations are not counted
     gc.collect()
     if device == "cuda":
         torch.cuda.synchronize()
@@ -192,5 +190,5 @@ def peak_memory(step: Callable[[], object], device: str) -> float:
 
 
 def highest_sum(changes: Iterable[int]) -> int:
-    """The highest that a sum gets, from 0, as these are added one after the other."""
+    """The highest partial sum of these, from 0."""
     return max(accumulate(changes, initial=0))

@@ -14,7 +14,7 @@ from hpml_plugins.plugins.layers.shapes import MODES
 
 #: VGG16 pools after five of its ReLUs.
 PAIRS = 5
-#: Images that both orders are compared on; a whole batch of them takes a CPU half a minute a pass.
+#: Images on which both orders are compared; a whole batch takes a CPU half a minute per pass.
 CHECKED = 8
 
 
@@ -67,7 +67,7 @@ def measure(bench: Bench, *, mode: str, inplace: bool, batch: int, side: int) ->
         memory[order] = steps.peak_memory(step_of(order), bench.device)
         seconds.append(time.perf_counter() - started)
     bench.progress("timing both orders alternately", 0.3)
-    # the smaller: the first order's seconds may include what torch loads for a first pass
+    # the smaller one: the first order's time may include torch's loading for a first pass
     both = {order: partial(step_of, order) for order in steps.ORDERS}
     alternating = bench.time_alternately(both, seconds=min(seconds) / steps.PASSES)
     times = {
@@ -86,7 +86,7 @@ def measure(bench: Bench, *, mode: str, inplace: bool, batch: int, side: int) ->
 
 
 def is_too_large(node: Node, point: dict[str, Any]) -> str:
-    """Why the step is not measured on this node's CPU; empty where it is."""
+    """Why the step is not measured on this node's CPU; empty if it is."""
     # 128 × 224² on two cores: half a minute a forward pass, 80 s in training, 8 passes a round
     large = point["mode"] == "training" and point["batch"] * point["side"] ** 2 > 10**6
     return "training with a batch of this size needs 8 cores" if large and node.num_cpu < 8 else ""

@@ -1,4 +1,4 @@
-"""A network of two layers trained over MPI: its matrix product, its phases, a model of them, and
+"""A two-layer network trained over MPI: its matrix product, its phases, a model of them, and
 alternatives."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hpml_plugins.plugins.mlp.split import SPLIT, SPLIT_CPU
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """Of GPUs, and of CPUs: their numbers do not compare."""
+    """Benchmarks on GPUs and on CPUs, whose numbers are not comparable."""
     return [
         GEMM,
         COUNTERS,

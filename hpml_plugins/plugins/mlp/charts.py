@@ -33,7 +33,7 @@ Row = dict[str, Any]
 MakeTable = Callable[[Sequence[Record]], Table]
 TO_HOST, REDUCE, TO_DEVICE = EXCHANGE
 
-#: The point that the document publishes, and its sizes.
+#: The point published in the document, and its sizes.
 PUBLISHED = "published"
 PUBLISHED_POINT: Row = {
     "machine": PUBLISHED,
@@ -43,7 +43,7 @@ PUBLISHED_POINT: Row = {
     "product": "own",
 }
 PUBLISHED_SIZE: Row = {"dtype": "float32", "hidden": 512, "batch": 3000}
-#: Column → the published quantity that belongs there.
+#: Column → the published quantity shown in it.
 PUBLISHED_RATES = {"flops": "compute", "pci": "pcie", "mpi": "mpi"}
 PUBLISHED_PHASES = {name: f"{name.lower().replace(' ', '_')}_time" for name in COUNTED}
 PUBLISHED_PHASES |= {
@@ -78,7 +78,8 @@ def of_series(series: str, *params: str) -> MakeTable:
 
 
 def errors(records: Sequence[Record]) -> Table:
-    """The series, also of old Records, which lack NumPy's weights that were rounded to float32."""
+    """The series, also of old Records, which lack the run of NumPy with weights rounded to
+    float32."""
     table = of_series("errors", "data", "dtype", "product")(records)
     return table.extended(
         lambda row: {name: row.get(name) for name in ("perturbed", "perturbed_error")}
@@ -202,7 +203,8 @@ def model(*, images: bool, points: bool) -> MakeTable:
             grid = list(Table.of_series([record], "grid").rows())
             found = [on_roof(row) for row in grid[: None if points else 1]]
             found.sort(key=lambda row: (row["hidden"], row["batch"]))
-            # Points of one batch have nearly one intensity: the highest bears the label of all.
+            # Points of one batch have nearly the same intensity: the highest carries the label for
+            # all.
             highest = {row["batch"]: row for row in sorted(found, key=lambda row: row["rate"])}
             for row in found:
                 label = f"B {row['batch']}" if highest[row["batch"]] is row else None

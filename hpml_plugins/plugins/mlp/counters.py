@@ -1,4 +1,4 @@
-"""`mlp_counters`: hardware counters of the tiled product beside torch's. As a program: both once,
+"""`mlp_counters`: hardware counters of the tiled product and torch's. As a program: runs both once
 for ncu to count.
 
 python -m hpml_plugins.plugins.mlp.counters '["10x512x1500", "float32", "nn", 0, [32, 32, 16, 4, 4,
@@ -92,7 +92,7 @@ def measure_counters(
         columns,
         {name: unit for name, unit in units.items() if name not in ("whose", "kernel")},
     )
-    # The products themselves, not what adds up their parts.
+    # Only the products, not the kernels that add up their parts.
     first = [
         next(
             found for each, (_, found) in zip(rows, kernels, strict=True) if each["whose"] == whose
@@ -110,13 +110,14 @@ def measure_counters(
 
 
 def owners(count: int, tile: Tile) -> list[str]:
-    """Whose each kernel is, in the order launched: ours, what adds up its parts, torch's."""
+    """The origin of each kernel, in launch order: ours, the sum of its parts, torch's."""
     ours = ["own"] if tile.parts == 1 else ["own", "own, adding up"]
     return ours + ["torch"] * (count - len(ours))
 
 
 def row(whose: str, kernel: str, found: Mapping[str, float]) -> dict[str, Any]:
-    """Shares from 0 to 1, numbers as they are; 0 for a counter that the card or this ncu lacks."""
+    """Shares from 0 to 1, other numbers unchanged; 0 for a counter that the card or this ncu
+    lacks."""
     shares = {name: found.get(counter, 0.0) / 100 for name, counter in SHARES.items()}
     numbers = {name: found.get(counter, 0.0) for name, counter in NUMBERS.items()}
     return {"whose": whose, "kernel": kernel[:80], **shares, **numbers}

@@ -1,4 +1,4 @@
-"""Whether the node's MPI library takes GPU memory, by its own account: asked once, without starting
+"""Whether the node's MPI library reports that it accepts GPU memory: queried once, without starting
 ranks."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hpml_plugins import Node
 
-#: What Open MPI's own program prints where the library was built without CUDA. Source: its FAQ,
-#: "How do I know if Open MPI was built with CUDA support?" (ompi_info --parsable --all).
+#: The output of Open MPI's own program if the library was built without CUDA. Source: its FAQ, "How
+#: do I know if Open MPI was built with CUDA support?" (ompi_info --parsable --all).
 BUILT_WITHOUT = "mpi_built_with_cuda_support:value:false"
 #: s that the program may take.
 PATIENCE = 10.0
@@ -21,9 +21,9 @@ PATIENCE = 10.0
 
 @functools.cache
 def why_no_gpu_memory() -> str:
-    """Why this node's MPI cannot be given GPU memory; empty where it can, or does not tell.
+    """Why this node's MPI does not accept GPU memory; empty if it does, or does not report it.
 
-    A library that does not tell is asked by each rank (`exchange.why_not_cuda_aware`).
+    Each rank queries a library that does not report it (`exchange.why_not_cuda_aware`).
     """
     program = shutil.which("ompi_info")
     if program is None:
@@ -41,5 +41,5 @@ def why_no_gpu_memory() -> str:
 
 
 def takes_gpu_memory(node: Node, point: Mapping[str, object]) -> str:
-    """A requirement of points whose ranks hand GPU memory to MPI: why it is not met, or ""."""
+    """A requirement of points whose ranks pass GPU memory to MPI: why it is not met, or ""."""
     return why_no_gpu_memory() if point["way"] == "cuda_mpi" and node.gpus else ""

@@ -1,5 +1,5 @@
-"""Ways to reduce a vector over the ranks, in place: MPI through pageable or pinned host memory, MPI
-that takes GPU memory, NCCL, gloo. Imports torch."""
+"""Ways to reduce a vector over the ranks, in place: MPI through pageable or pinned host memory,
+CUDA-aware MPI, NCCL, gloo. Imports torch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from hpml_plugins.plugins.mlp.network import Phases
 
 
 class InPlace:
-    """On the device: by NCCL, or by an MPI that takes GPU memory.  handed: bytes handed to `reduce`
-    so far.
+    """On the device: by NCCL, or by a CUDA-aware MPI.  handed: bytes passed to `reduce` so far.
 
-    reduce_now: reduces a tensor.  reduce_later: begins to; returns what waits for it.  on_host: the
-    host does it.
+    reduce_now: reduces a tensor.  reduce_later: starts that, and returns a function that waits for
+    it.  on_host: whether the host reduces.
     """
 
     def __init__(
@@ -35,10 +34,10 @@ class InPlace:
         self.handed = 0
 
     def reduce(self, vector: Any) -> None:
-        """The sum over ranks, in place; on the current stream when it returns."""
+        """The sum over ranks, in place; in order on the current stream on return."""
         self.handed += vector.nbytes
         if self._on_host:
-            torch.cuda.current_stream().synchronize()  # MPI does not look at streams
+            torch.cuda.current_stream().synchronize()  # MPI ignores streams
         with self._phases(REDUCE, on_host=self._on_host):
             self._now(vector)
 
@@ -46,8 +45,8 @@ class InPlace:
         """Reduce a part of the vector in three steps, one for each `next`, between which other work
         can be launched.
 
-        First begin to copy the part, once the current stream has made it; then begin to reduce it;
-        then wait for the sum and have the current stream wait until it is in the vector.
+        First start to copy the part, once the current stream has computed it; then start to reduce
+        it; then wait for the sum and make the current stream wait until it is in the vector.
         """
         if self._on_host:
             torch.cuda.current_stream().synchronize()
@@ -60,8 +59,8 @@ class InPlace:
 class OverHost(InPlace):
     """Copied to the host, reduced there, copied back.
 
-    like: a vector of the size to come.  pinned: whether the host's memory is page-locked: copies
-    are asynchronous.
+    like: a vector of the size of later ones.  pinned: whether the host's memory is page-locked,
+    which makes copies asynchronous.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class OverHost(InPlace):
             vector.copy_(self._host, non_blocking=self._pinned)
 
     def send(self, vector: Any, begin: int, end: int) -> Iterator[None]:
-        """See `InPlace.send`. From pageable memory the first step copies and begins to reduce."""
+        """See `InPlace.send`. With pageable memory the first step copies and starts to reduce."""
         part, host = vector[begin:end], self._host[begin:end]
         if not self._pinned:
             host.copy_(part)
@@ -111,10 +110,10 @@ class OverHost(InPlace):
 
 
 def make_exchange(rank: Rank, job: Job, like: Any, phases: Phases) -> InPlace:
-    """The exchange of the job's way for vectors like this one. Skips the point where the library
-    cannot.
+    """The exchange by the job's method for vectors like this one. Skips the point if the library
+    does not support it.
 
-    The ways of MPI need ranks that mpirun started. All ranks must make theirs in the same order.
+    MPI methods need ranks started by mpirun. All ranks must create theirs in the same order.
     """
     if job.way in ("nccl", "gloo"):
         if job.way == "nccl" and rank.backend != "nccl":
@@ -156,7 +155,7 @@ def make_exchange(rank: Rank, job: Job, like: Any, phases: Phases) -> InPlace:
 
 
 def why_not_cuda_aware(mpi: Any, like: Any) -> str:
-    """Why this MPI cannot be given GPU memory; empty where it says that it can."""
+    """Why this MPI does not accept GPU memory; empty if it reports that it does."""
     if like.device.type != "cuda":
         return "CUDA-aware MPI needs GPUs; this point has none"
     name = mpi.Get_library_version().split(",")[0].strip()

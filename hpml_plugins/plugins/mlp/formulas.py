@@ -2,8 +2,8 @@
 
 D: inputs, H: hidden size, C: classes, B: batch over all ranks, p: ranks, B' = B / p, b: bytes of a
 number. A multiply-add is 2 FLOP. Source of the counts: questions 2.3 to 2.5 of the coursework
-(Project Final Assignment, a neural network in CUDA and MPI, with its solution); formulas that are
-ours say so.
+(Project Final Assignment, a neural network in CUDA and MPI, with its solution); our own formulas
+are marked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hpml_plugins import HpmlError
 from hpml_plugins.plugins.mlp.tiles import ITEM, Dtype
 
 Product = Literal["own", "torch"]
-#: How gradients are added up over the ranks, and what each way is.
+#: Methods of summing gradients over the ranks, with descriptions.
 Way = Literal["mpi", "mpi_pinned", "cuda_mpi", "nccl", "gloo"]
 WAYS: dict[str, str] = {
     "mpi": "MPI through pageable host memory",
@@ -42,7 +42,7 @@ PRODUCTS = (
     "backward GEMM 2",
     "backward GEMM 3",
 )
-#: Those that the document counts.
+#: The methods in the document.
 COUNTED = tuple(name for name in PRODUCTS if name != "backward GEMM 2")
 LAUNCHING = "launching"
 COMPUTED = (*PRODUCTS, ELEMENTWISE)
@@ -57,8 +57,8 @@ RATE_UNITS = {"flops": "FLOP/s", "pci": "B/s", "mpi": "B/s"}
 
 @dataclass(frozen=True)
 class Job:
-    """A network D – H – C, trained on batches that ranks share. Raises HpmlError for one that
-    cannot be shared evenly.
+    """A network D – H – C, trained on batches split over ranks. Raises HpmlError for a batch that
+    cannot be split evenly.
 
     pinned: host memory is page-locked.  waiting: parts of a gradient are reduced through the host
     by blocking calls.
@@ -107,7 +107,7 @@ class Job:
 
     @property
     def counted_flops(self) -> float:
-        """4 B' H (D + C): the products that the document counts; it leaves out the second of the
+        """4 B' H (D + C): the products that the document counts, without the second one of the
         backward pass."""
         return 4.0 * self.images * self.hidden * (self.inputs + self.classes)
 
@@ -141,7 +141,7 @@ class Job:
 
     def rates(self, times: Mapping[str, float]) -> dict[str, float]:
         """P_flops, P_pci and P_mpi from the times of a batch's phases, s; without those that the
-        way does not use."""
+        method does not use."""
         rates = {"flops": self.counted_flops / total(times, COUNTED)}
         if copies := times[TO_HOST] + times[TO_DEVICE]:
             rates["pci"] = self.copied_bytes / copies
@@ -165,8 +165,8 @@ class Job:
         )
         return {
             **dict(zip(PRODUCTS, (first, second, second, second, first), strict=True)),
-            # Ours: seven passes read or write the hidden layer or its gradient; what is 10 wide
-            # does not count.
+            # Ours: seven passes read or write the hidden layer or its gradient; arrays of width 10
+            # do not count.
             ELEMENTWISE: 7.0 * self.images * self.hidden * self.item,
             # Ours: labels are vectors of C.
             IMAGES: float(self.images * (self.inputs + self.classes) * self.item),
@@ -184,8 +184,8 @@ def total(times: Mapping[str, float], phases: Iterable[str]) -> float:
 
 
 def sum_of_phases(times: Mapping[str, float], *, on_gpu: bool) -> float:
-    """A batch from its phases, s. On a GPU the computation takes as long as its launching, where
-    that is longer."""
+    """A batch from its phases, s. On a GPU the computation takes at least as long as its
+    launching."""
     computed = total(times, COMPUTED)
     return (
         total(times, ORDER) - computed + (max(computed, times[LAUNCHING]) if on_gpu else computed)
@@ -202,7 +202,7 @@ def on_line(works: Sequence[float], seconds: Sequence[float], work: float) -> fl
         raise HpmlError(f"a line cannot be laid through {len(works)} point")
     from scipy.optimize import nnls
 
-    scale = max(works) or 1.0  # FLOP and bytes are many orders larger than 1
+    scale = max(works) or 1.0  # FLOP and bytes are many orders of magnitude larger than 1
     rows = [[1 / t, w / scale / t] for w, t in zip(works, seconds, strict=True)]
     latency, slope = nnls(rows, [1.0] * len(rows))[0]
     return float(latency + slope * work / scale)
@@ -212,9 +212,9 @@ def on_curve(works: Sequence[float], seconds: Sequence[float], work: float) -> f
     """Predicted time of that work from measured times, with rates that depend on size, s. Raises
     HpmlError without any.
 
-    Between its neighbours, and beyond the ends by the last two, on a straight line over logarithms,
-    which neither falls nor rises faster than work does. Several times of one work are averaged
-    (geometrically).
+    Interpolated between its neighbours, and extrapolated from the last two, on a straight line over
+    logarithms, which neither falls nor rises faster than the work. Several times for the same work
+    are averaged (geometrically).
     """
     if not works:
         raise HpmlError("no time was measured to predict others by")

@@ -21,8 +21,8 @@ SHAPES = (
     "10x512x1500",
     "512x784x1500",
 )
-#: |C − C64| over |A| |B| row by column may be this many roundings of the dtype, whatever the order
-#: of the sum: random signs let it grow as the root of k, of which this is far above.
+#: |C − C64| over |A| |B| row by column may be this many roundings of the dtype for any order of the
+#: sum: with random signs it grows with √k, and this is far above that.
 ROUNDINGS = 64
 
 
@@ -60,14 +60,14 @@ def measure_gemm(
     bench.progress("timing", 0.5)
     time = bench.time(bound(best, own, a, b, variant)).note(tile=str(best))
     other = bench.time(lambda: multiply_by_torch(theirs, a, b, variant), name="torch")
-    bench.work(flop=2.0 * m * n * k, dtype=dtype)  # gives the rate
+    bench.work(flop=2.0 * m * n * k, dtype=dtype)  # computes the rate
     return {"time": time, "torch": other, "vs_torch": other.median / time.median}
 
 
 def find_tiles(
     bench: Bench, tiled: Any, c: Any, a: Any, b: Any, variant: Variant
 ) -> dict[Tile, float]:
-    """The time of a product with each tile, s, the fastest first, as `tiled` found in the first
+    """The time of a product with each tile, s, the fastest first, measured by `tiled` in the first
     round of the point."""
 
     def search() -> list[tuple[list[int], float]]:
@@ -80,7 +80,7 @@ def find_tiles(
 
 
 def parse_shape(shape: str) -> tuple[int, int, int]:
-    """m, n, k of "mxnxk". Raises HpmlError for another spelling."""
+    """m, n, k of "mxnxk". Raises HpmlError for other texts."""
     try:
         m, n, k = map(int, shape.split("x"))
     except ValueError:
@@ -91,7 +91,7 @@ def parse_shape(shape: str) -> tuple[int, int, int]:
 def operands(
     m: int, n: int, k: int, variant: Variant, dtype: Dtype, seed: int, device: str
 ) -> tuple[Any, Any]:
-    """A and B as stored, normally distributed."""
+    """A and B in their stored layout, normally distributed."""
     import torch
 
     generator = torch.Generator(device=device).manual_seed(seed)

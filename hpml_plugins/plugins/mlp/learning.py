@@ -1,5 +1,5 @@
-"""`mlp_weights` (are they right?) and `mlp_learning` (what is learned, and how fast?), on one
-device."""
+"""`mlp_weights` (correctness of the weights) and `mlp_learning` (results and speed of training), on
+one device."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Sweep = Literal["rate", "hidden", "epochs"]
 SWEPT_RATES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SWEPT_HIDDEN = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 EPOCHS, HIDDEN, RATE, BATCH = 5, 512, 0.1, 32
-#: Many epochs: the most epochs, the most images that each device sees, which takes seconds, and the
+#: Many epochs: the most epochs; the most images for each device, which takes seconds; and the
 #: fewest epochs of a large data set, whose loss settles after more images than that.
 MANY_EPOCHS, MANY_IMAGES, FEWEST_OF_MANY = 1000, {"cuda": 2_000_000, "cpu": 400_000}, 60
-#: Rates at which NumPy trains too, and the multiply-adds that this may cost.
+#: Rates at which NumPy trains too, and the limit of multiply-adds for it.
 ALSO_NUMPY, NUMPY_LIMIT = (1e-2, 0.1, 1.0), 3e10
 
 
@@ -39,8 +39,8 @@ def measure_weights(
 ) -> Mapping[str, float]:
     """Train the same steps here and in NumPy; compare weights over learning rates and steps.
 
-    NumPy trains twice, the second time from weights rounded to float32 (`perturbed`): where the two
-    differ, training amplifies every rounding, and no implementation could agree with another.
+    NumPy trains twice, the second time from weights rounded to float32 (`perturbed`): if the two
+    differ, training amplifies every rounding, and no two implementations could agree.
     """
     import numpy as np
 
@@ -87,7 +87,7 @@ def measure_weights(
 
 
 def measure_learning(bench: Bench, *, data: str, sweep: Sweep) -> Mapping[str, float]:
-    """Train in float32 and look at precision and loss, over learning rates, hidden sizes, or
+    """Train in float32 and record precision and loss over learning rates, hidden sizes, or
     epochs."""
     images, make_learner = _prepare(bench, data, "torch")
     started = time.perf_counter()
@@ -109,7 +109,7 @@ def measure_learning(bench: Bench, *, data: str, sweep: Sweep) -> Mapping[str, f
     taken = time.perf_counter() - started
     bench.check(all(0 <= row["precision"] <= 1 for row in rows), "precisions are shares")
     best = max(row["precision"] for row in rows)
-    # Twice what guessing finds: a network that does not learn is a fault of ours.
+    # Twice the accuracy of guessing: a network that does not learn is a bug here.
     bench.check(
         bench.result(best) >= 2 / images.classes, "the network learns to tell classes apart"
     )
@@ -120,7 +120,8 @@ def measure_learning(bench: Bench, *, data: str, sweep: Sweep) -> Mapping[str, f
 
 
 def _prepare(bench: Bench, data: str, product: Product) -> tuple[Images, Callable[..., Learner]]:
-    """The images, and what makes a learner for them of a hidden size, batch, dtype and rate."""
+    """The images, and a function that creates a learner for them from a hidden size, batch, dtype
+    and rate."""
     import torch
 
     from hpml_plugins.plugins.mlp.network import Learner, make_multiply
@@ -138,7 +139,7 @@ def _prepare(bench: Bench, data: str, product: Product) -> tuple[Images, Callabl
 
 def _over_epochs(bench: Bench, learner: Learner, count: int) -> list[dict[str, float]]:
     """Loss and precision after 1, 2, 4, … epochs, until MANY_IMAGES or two thirds of the point's
-    time are over."""
+    time are used."""
     rows, done, most = (
         [],
         0,
@@ -157,7 +158,7 @@ def _over_epochs(bench: Bench, learner: Learner, count: int) -> list[dict[str, f
 
 
 def _train_numpy(bench: Bench, images: Images) -> None:
-    """The reference's predictions with the same weights, batches and rates, if that takes only
+    """The predictions of the reference with the same weights, batches and rates, if that takes only
     seconds."""
     from hpml_plugins.plugins.mlp import reference
 

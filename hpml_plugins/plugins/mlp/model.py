@@ -49,7 +49,7 @@ TURNS = 3
 UNITS = {"hidden": "1", "batch": "1", "flops": "FLOP", "intensity": "FLOP/B"}
 
 
-#: A measurement at one hidden size and batch: these two, `whole`, s, and the phases' times, s.
+#: A measurement at one hidden size and batch: both, `whole`, s, and the phases' times, s.
 Point = dict[str, float]
 
 
@@ -107,8 +107,8 @@ def predict_points(points: list[Point], job: Job, *, on_gpu: bool) -> list[dict[
     sums = [sum_of_phases(point) for point in points]
     rows = []
     for index, point in enumerate(points):
-        # What no phase holds: the host between them, ranks that wait for one another. Waiting grows
-        # with what is waited for, so the other points say what share it is.
+        # Time outside all phases: the host between them, and ranks that wait for one another.
+        # Waiting grows with the awaited work, so its share is taken from the other points.
         shares = [other["whole"] / total for other, total in zip(points, sums, strict=True)]
         more = statistics.median(shares[:index] + shares[index + 1 :])
         curve = curves[index] | predict_by_neighbours(points, index)
@@ -117,7 +117,7 @@ def predict_points(points: list[Point], job: Job, *, on_gpu: bool) -> list[dict[
                 **point,
                 "flops": jobs[index].counted_flops,
                 "intensity": jobs[index].intensity,
-                # The document's model leaves images out.
+                # The document's model excludes images.
                 "without_images": point["whole"] - point[IMAGES],
                 "added_up": sums[index],
                 "roofline": jobs[index].roofline_seconds(**job.rates(points[0])),
@@ -128,7 +128,7 @@ def predict_points(points: list[Point], job: Job, *, on_gpu: bool) -> list[dict[
     return rows
 
 
-#: Phases whose work is set by the hidden size alone.
+#: Phases whose work only depends on the hidden size.
 OF_GRADIENTS = (*EXCHANGE, STEP, LAUNCHING)
 
 

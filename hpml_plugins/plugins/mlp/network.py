@@ -1,4 +1,4 @@
-"""The network of two layers on a device, by matrix products, and the times of its phases. Imports
+"""The two-layer network on a device, by matrix products, and the times of its phases. Imports
 torch."""
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Phases:
         self._times: defaultdict[str, float] = defaultdict(float)
 
     def __call__(self, name: str, *, on_host: bool = False) -> AbstractContextManager[None]:
-        """Time what is inside: on a GPU what the current stream does in it, unless on_host: by the
-        host's clock."""
+        """Time the block: on a GPU the current stream's work in it; with on_host by the host's
+        clock."""
         return self._timed(name, on_host) if self.active else _NOTHING
 
     @contextmanager
@@ -70,7 +70,7 @@ def multiply_by_torch(c: Any, a: Any, b: Any, variant: Variant) -> None:
 
 
 def make_multiply(bench: Bench, product: Product) -> Multiply:
-    """The matrix product of this name. Skips the point where it needs a GPU and there is none."""
+    """The matrix product of this name. Skips the point if it needs a GPU and there is none."""
     torch.backends.cuda.matmul.allow_tf32 = False
     if product == "torch":
         return multiply_by_torch
@@ -85,7 +85,7 @@ class Network:
     """D – H – C with sigmoid and softmax, trained on `job.images` images at a time.
 
     weights: W1 (H × D), b1, W2 (C × H), b2 as NumPy arrays; images are rows. `gradient` is laid out
-    like `parameters`, W1 first: parts of it may be sent while others are computed.
+    like `parameters`, W1 first: so that parts of it can be sent while others are computed.
     """
 
     def __init__(
@@ -129,8 +129,8 @@ class Network:
     def backward(self, pieces: int = 1, send: Callable[[int, int], None] | None = None) -> None:
         """From y to the gradient of the sum over these images, divided by the whole batch.
 
-        pieces: in how many parts W1's gradient is made, at last.  send: called with first and past
-        the last of the numbers of `gradient` that are ready.
+        pieces: the number of parts of W1's gradient, which is computed last.  send: called with the
+        start and end of each finished range of `gradient`.
         """
         inputs, hidden = self.job.inputs, self.job.hidden
         with self.phases(ELEMENTWISE):
@@ -141,7 +141,7 @@ class Network:
         with self.phases("backward GEMM 2"):
             self.multiply(self.back, self.y, self.w2, "nn")
         with self.phases(ELEMENTWISE):
-            # hidden is not needed any more: it becomes the sigmoid's derivative.
+            # hidden is no longer needed: it becomes the sigmoid's derivative.
             self.hidden.addcmul_(self.hidden, self.hidden, value=-1)
             self.back.mul_(self.hidden)
             torch.sum(self.back, 0, out=self.db1)

@@ -1,4 +1,5 @@
-"""`mlp_overlap`: what pinned memory, pieces and streams gain, and what the phases predict."""
+"""`mlp_overlap`: the gains of pinned memory, pieces and streams, and predictions from the
+phases."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from hpml_plugins.plugins.mlp.cuda_aware import takes_gpu_memory
 from hpml_plugins.plugins.mlp.formulas import EXCHANGE, IMAGES, ORDER, PRODUCTS, TERMS, Job, total
 from hpml_plugins.plugins.mlp.phases import Result, on_cpu, on_ranks
 
-#: In how many pieces W1's gradient is made, copied and reduced.
+#: The number of pieces in which W1's gradient is computed, copied and reduced.
 PIECES = 8
 #: Batches of each variant that are timed, and of those that are profiled, alternately in each of
 #: TURNS.
@@ -31,7 +32,7 @@ def on_rank(rank: Rank, job: Job) -> Result:
     plain = Trainer(rank, job)
     #: Name → trainer, number of pieces, whether images are copied ahead.
     variants: dict[str, tuple[Trainer, int, bool]] = {"plain": (plain, 1, False)}
-    if rank.device == "cpu":  # there is no other memory to copy to, and no stream
+    if rank.device == "cpu":  # there is no other memory to copy to, and there are no streams
         trainers = [plain]
         variants["pieces"] = plain, PIECES, False
     else:
@@ -82,8 +83,8 @@ def predict_batch(times: Mapping[str, float], pieces: int, *, ahead: bool) -> fl
     """A batch's time from its phases, s.
 
     pieces: the last product, the copies and the reduction are a pipeline of q pieces, Σ t / q + (q
-    − 1) max t / q, each of which costs its share and no more.  ahead: copying images takes only
-    what the rest leaves of it.
+    − 1) max t / q, each of which costs its exact share.  ahead: copying images only costs the part
+    that the rest does not hide.
     """
     stages = [times[name] for name in (PRODUCTS[-1], *EXCHANGE)]
     batch = total(times, ORDER) - sum(stages) + (sum(stages) + (pieces - 1) * max(stages)) / pieces

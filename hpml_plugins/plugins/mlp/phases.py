@@ -1,4 +1,4 @@
-"""`mlp_phases`: one batch of data-parallel training, whole and phase by phase, by each way to
+"""`mlp_phases`: one batch of data-parallel training, whole and phase by phase, with each method to
 reduce gradients."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hpml_plugins.plugins.mlp.formulas import TERMS, Job, Product, Way, total
 from hpml_plugins.plugins.mlp.tiles import Dtype
 
 Result = Mapping[str, Samples | float]
-#: How many batches are looked at phase by phase.
+#: The number of batches that are timed phase by phase.
 PROFILED = {"cuda": 20, "cpu": 7}
 #: The values of parameters in benchmarks of the CPU.
 ON_CPU: Mapping[str, Any] = {
@@ -107,13 +107,13 @@ def on_rank(rank: Rank, job: Job) -> Result:
 def attach_rows(
     bench: Bench, name: str, rows: list[dict[str, float]], units: Mapping[str, str]
 ) -> None:
-    """Attach rows of numbers as a series.  units: of columns; 1 where left out."""
+    """Attach rows of numbers as a series.  units: of columns; default: 1."""
     columns: Mapping[str, Any] = Table.of(rows).columns
     bench.series(name, columns, {column: units.get(column, "1") for column in columns})
 
 
 def on_cpu(benchmark: Benchmark, description: str, timeout: float) -> Benchmark:
-    """The twin of a benchmark of GPUs on the CPU, whose numbers do not compare: the grid is that of
+    """The CPU twin of a GPU benchmark, with numbers that are not comparable: the grid is that of
     ON_CPU."""
     grid = {name: ON_CPU.get(name, values) for name, values in benchmark.grid.items()}
     # the GPU's programs in numba have a twin in NumPy

@@ -27,23 +27,23 @@ from hpml_plugins.plugins.mlp.tiles import (
     worth_trying,
 )
 
-#: How long each tile is tried on a shape, s, and how long it is warmed up before.
+#: Time for trying each tile on a shape, s, and for its warm-up.
 TRIAL, WARM_UP = 5e-3, 2e-3
 #: Threads of a block that adds up the parts of a product.
 ADDING = 256
-#: Launches that are kept ready: each keeps its matrices alive.
+#: Limit of cached launches: each keeps its matrices alive.
 MOST_BOUND = 64
 
 
 class Tiled:
-    """The product by our kernel, each shape with the tile that was fastest on it: `chosen`.
+    """The product by our kernel, using the fastest tile for each shape: `chosen`.
 
-    many: whether all tiles are tried, or the few that a network needs. Matrices must be contiguous,
-    on the current GPU.
+    many: whether to try all tiles, or only the few that a network needs. Matrices must be
+    contiguous, on the current GPU.
     """
 
     def __init__(self, bench: Bench, *, many: bool = False) -> None:
-        cuda.select_device(torch.cuda.current_device())  # a rank's card need not be the first
+        cuda.select_device(torch.cuda.current_device())  # a rank's card may not be the first
         self._bench = bench
         self._tiles = TILES if many else FEW
         self._bound: dict[tuple[Any, ...], Callable[[], None]] = {}
@@ -52,7 +52,7 @@ class Tiled:
     def __call__(
         self, c: Any, a: Any, b: Any, variant: Variant, alpha: float = 1.0, beta: float = 0.0
     ) -> None:
-        """C = alpha · op(A) op(B) + beta · C. A shape that is new is tuned first."""
+        """C = alpha · op(A) op(B) + beta · C. A new shape is tuned first."""
         stream = torch.cuda.current_stream().cuda_stream
         known = (
             variant,
@@ -77,8 +77,7 @@ class Tiled:
         self._bound[known]()
 
     def tried(self, c: Any, a: Any, b: Any, variant: Variant) -> dict[Tile, float]:
-        """A first look at how long a product of this shape takes with each tile, s, the fastest
-        first."""
+        """A short timing of a product of this shape with each tile, s, the fastest first."""
         m, n, k, dtype = shape_of(c, a, variant)
         into, plan = (
             torch.empty_like(c),
@@ -95,8 +94,8 @@ class Tiled:
 def bound(
     tile: Tile, c: Any, a: Any, b: Any, variant: Variant, alpha: float = 1.0, beta: float = 0.0
 ) -> Callable[[], None]:
-    """A function that does it with this tile on the current stream; matrices are wrapped for numba
-    only once."""
+    """A function that multiplies with this tile on the current stream; matrices are wrapped for
+    numba only once."""
     m, n, k, dtype = shape_of(c, a, variant)
     aligned = not any(x.data_ptr() % ACCESS for x in (a, b, c))
     kernel = compiled(kind_of(tile, variant, dtype, m, n, k, aligned=aligned))
@@ -104,7 +103,7 @@ def bound(
     stream = cuda.external_stream(handle) if handle else 0
     parts = tile.parts
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a small product has few blocks, and that is no news
+        warnings.simplefilter("ignore")  # a small product has few blocks, as expected
         launch = kernel[tile.blocks(m, n), tile.threads, stream]
         add_up = compiled_add_parts()[-(-m * n // ADDING), ADDING, stream] if parts > 1 else None
     of_a, of_b, of_c = (cuda.as_cuda_array(x.detach().view(-1)) for x in (a, b, c))
@@ -123,7 +122,7 @@ def bound(
 
 @functools.cache
 def compiled(kind: Kind) -> Any:
-    """The kind's kernel, to be launched."""
+    """The launchable kernel of this kind."""
     options = {"max_registers": kind.tile.registers} if kind.tile.registers else {}
     return cuda.jit(**options)(make_kernel(kind, make_access(kind, intrinsic)))
 

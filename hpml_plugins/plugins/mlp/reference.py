@@ -14,8 +14,8 @@ from hpml_plugins.plugins.mlp.formulas import Job
 Array = Any
 #: The coursework document's regularisation and learning rate.
 REG, RATE = 1e-4, 0.01
-#: Made-up images: how many for training and testing, inputs, classes, and how much of each is its
-#: class's own picture.
+#: Synthetic images: how many for training and testing, inputs, classes, and the share of the
+#: class's own picture in each.
 MADE = (6000, 1000, 784, 10)
 OWN = 0.35
 
@@ -31,8 +31,8 @@ class Images(NamedTuple):
 
 
 def load_images(bench: Bench, name: str) -> Images:
-    """The data set of this name; "made" are ten pictures in noise, for nodes that have none. Skips
-    where it is not."""
+    """The data set of this name; "made": ten pictures in noise, for nodes without data. Skips the
+    point if the data set is missing."""
     if name == "made":
         train, test, inputs, classes = MADE
         random = np.random.RandomState(bench.seed)
@@ -60,7 +60,7 @@ def first_weights(job: Job, seed: int) -> list[Array]:
 
 def random_batch(job: Job, seed: int) -> tuple[Array, Array]:
     """Random images (B × D, from 0 to 1, float64) and labels (B): for times, which do not depend on
-    what is seen."""
+    the contents."""
     random = np.random.RandomState(seed)
     return random.rand(job.batch, job.inputs), random.randint(job.classes, size=job.batch)
 
@@ -71,7 +71,7 @@ def one_hot(labels: Array, classes: int) -> Array:
 
 
 def in_batches(count: int, batch: int, epochs: int = 1) -> Iterator[slice]:
-    """Batches in order, every epoch the same; a smaller one at the end is left out."""
+    """Batches in order, the same in every epoch; a smaller last one is left out."""
     for _ in range(epochs):
         for start in range(0, count - batch + 1, batch):
             yield slice(start, start + batch)
@@ -87,7 +87,8 @@ def outputs(weights: list[Array], images: Array) -> tuple[Array, Array]:
 
 
 def gradient(weights: list[Array], images: Array, targets: Array) -> list[Array]:
-    """Of the mean cross-entropy, without regularisation, in the order of the weights."""
+    """The gradients of the mean cross-entropy, without regularisation, in the order of the
+    weights."""
     hidden, found = outputs(weights, images)
     difference = (found - targets) / len(images)
     back = difference @ weights[2] * hidden * (1 - hidden)

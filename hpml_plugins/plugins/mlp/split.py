@@ -19,8 +19,8 @@ from hpml_plugins.plugins.mlp.phases import PROFILED, Result, attach_rows, on_cp
 
 
 def on_rank(rank: Rank, job: Job) -> Result:
-    """A batch both ways: check the weights, count the transferred bytes, time it; the data-parallel
-    phases too."""
+    """Train a batch both ways: check the weights, count the transferred bytes, time it, and time
+    the data-parallel phases."""
     from hpml_plugins.plugins.mlp.training import CHECKED, SplitTrainer, Trainer
 
     trainer = Trainer(rank, job)
@@ -58,11 +58,11 @@ def on_rank(rank: Rank, job: Job) -> Result:
 
 
 def predict_both(job: Job, times: Mapping[str, float]) -> list[float]:
-    """Seconds of a batch, data and model parallel, images apart, from the data-parallel phases.
+    """Seconds of a batch, data and model parallel, excluding images, from the data-parallel phases.
 
     Both do the same work: H / p rows for all images equal H rows for 1 / p of the images. A rank
-    does 1 / p of it. Instead of the gradients, B C outputs are copied and reduced; the time is
-    taken to be in proportion.
+    does 1 / p of it. B C outputs are copied and reduced instead of the gradients; the time is
+    assumed to be proportional.
     """
     compute, exchange, step = total(times, COMPUTED), total(times, EXCHANGE), times[STEP]
     fewer = job.batch * job.classes / job.parameters

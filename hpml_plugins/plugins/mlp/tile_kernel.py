@@ -1,5 +1,5 @@
-"""The tiled product as a kernel, and the code of its parts that numba would not compile with wide
-accesses and with all sums in registers. Imports numba and llvmlite.
+"""The tiled product as a kernel, with generated code for the parts that numba would not compile
+with wide accesses and with all sums in registers. Imports numba and llvmlite.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def make_kernel(kind: Kind, access: Any, alignment: int | None = ACCESS) -> Any:
     """The uncompiled kernel `multiply(alpha, a, b, beta, c, m, n, k)`: C = alpha · op(A) op(B) +
     beta · C.
 
-    access: `make_access` of this kind.  a, b, c: contiguous vectors that hold the matrices row by
-    row.  m, n, k: op(A) is m × k.  Launched with `tile.threads` threads over `tile.blocks`. While a
-    tile is multiplied the next one is fetched: first into registers, then into the other half of
-    shared memory.  A split kind computes one part of the depth per layer of the grid, each into an
-    m × n matrix of its own in c, for `add_parts`.  alignment: of shared memory, B; None for numba's
-    simulator, which knows none.
+    access: `make_access` of this kind.  a, b, c: contiguous vectors with the matrices row by row.
+    m, n, k: op(A) is m × k.  Launched with `tile.threads` threads over `tile.blocks`. The next tile
+    is fetched during the multiplication of the current one: first into registers, then into the
+    other half of shared memory.  A split kind computes one part of the depth per layer of the grid,
+    each into an m × n matrix of its own in c, for `add_parts`.  alignment: of shared memory, B;
+    None for numba's simulator, which has none.
     """
     tile, width, lanes, dtype, split = kind.tile, kind.width, kind.lanes, kind.dtype, kind.split
     rows, columns, depth = tile.rows, tile.columns, tile.depth
@@ -118,7 +118,7 @@ def add_parts(alpha: Any, partial: Any, beta: Any, c: Any, parts: Any) -> None:
     """The uncompiled kernel C = alpha · (sum of `parts` matrices of C's size) + beta · C, one
     element per thread.
 
-    partial: the matrices, one after the other, added in this order. C is not read where beta is 0.
+    partial: the matrices, one after the other, added in this order. C is not read if beta is 0.
     """
     i = cuda.grid(1)
     if i < c.size:
@@ -191,10 +191,10 @@ def _fetch(
     column: Any,
     columns: Any,
 ) -> list[Any]:
-    """What a thread reads of a tile: accesses at at, at + step, …; zeros where one is not inside
-    rows × columns.
+    """The values that a thread reads of a tile: accesses at `at`, `at` + `step`, …; zeros for those
+    outside of rows × columns.
 
-    row, column: where the first access is.
+    row, column: of the first access.
     """
     values: list[Any] = []
     in_line = builder.icmp_signed("<", column, columns)
@@ -205,8 +205,8 @@ def _fetch(
             continue
         down = _INDEX(i * (kind.tile.threads // operand.line))
         inside = builder.and_(builder.icmp_signed("<", builder.add(row, down), rows), in_line)
-        # Outside of the matrix its first elements are read, and zeros taken: no branch for each
-        # access.
+        # Outside of the matrix, the first elements are read and replaced by zeros, without a branch
+        # per access.
         loaded = _load(builder, x, builder.select(inside, place, _INDEX(0)), kind.width)
         values += [builder.select(inside, value, value.type(0.0)) for value in loaded]
     return values
@@ -270,8 +270,8 @@ def _write(
     m: Any,
     n: Any,
 ) -> None:
-    """C = alpha · sums + beta · C; C is not read where beta is 0. row, column: of the thread's
-    first element."""
+    """C = alpha · sums + beta · C; C is not read if beta is 0. row, column: of the thread's first
+    element."""
     tile, width = kind.tile, kind.width
 
     def write_row(i: int, *, keep: bool) -> None:
@@ -302,8 +302,8 @@ def _write(
 
 
 def _spread(kind: Kind, i: int, extent: int, part: int) -> int:
-    """Where the i-th of a thread's `part` rows (or columns) is: its accesses are spread over the
-    tile's `extent`."""
+    """The position of the i-th of a thread's `part` rows (or columns): its accesses are spread over
+    the tile's `extent`."""
     return i // kind.lanes * (extent // (part // kind.lanes)) + i % kind.lanes
 
 

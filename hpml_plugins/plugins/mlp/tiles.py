@@ -1,5 +1,4 @@
-"""How the tiled product can be cut up, and the search for the best way. Pure: nothing here touches
-a GPU."""
+"""The tilings of the product, and the search for the best one. Pure: nothing here uses a GPU."""
 
 from __future__ import annotations
 
@@ -15,30 +14,30 @@ Variant = Literal["nn", "nt", "tn"]
 VARIANTS: tuple[Variant, ...] = ("nn", "nt", "tn")
 Dtype = Literal["float32", "float64"]
 ITEM = {"float32": 4, "float64": 8}
-#: B in one access: the widest that a thread has.
+#: B in one access: the widest of a thread.
 ACCESS = 16
-#: Threads of a warp, as rows and columns of the tile's threads: what 32 threads read of A and B is
-#: then 4 and 8 accesses, one bank conflict less than in a line.
+#: Threads of a warp, as rows and columns of the tile's threads: 32 threads then read A and B in 4
+#: and 8 accesses, one bank conflict fewer than in a line.
 WARP_ROWS, WARP_COLUMNS = 4, 8
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One way to cut the product up."""
+    """One tiling of the product."""
 
     #: The tile of C that a block computes.
     rows: int
     columns: int
     #: The depth of A and B in shared memory at a time (twice).
     depth: int
-    #: Rows and columns of C that a thread makes, in registers.
+    #: Rows and columns of C that a thread computes, in registers.
     high: int
     wide: int
-    #: That a thread may use; 0: as the compiler likes. With 128 a multiprocessor holds two blocks
-    #: of 256 threads.
+    #: Registers that a thread may use; 0: chosen by the compiler. With 128 a multiprocessor holds
+    #: two blocks of 256 threads.
     registers: int = 0
-    #: Into how many parts the depth is divided. Each has its own blocks; a second kernel adds up
-    #: their sums.
+    #: The number of parts of the depth. Each has its own blocks; a second kernel adds up their
+    #: sums.
     parts: int = 1
 
     @property
@@ -51,7 +50,7 @@ class Tile:
         return -(-n // self.columns), -(-m // self.rows), self.parts
 
     def waste(self, m: int, n: int) -> float:
-        """Elements that are computed over those that are wanted."""
+        """Computed over needed elements."""
         across, down, _ = self.blocks(m, n)
         return across * down * self.rows * self.columns / (m * n)
 
@@ -64,7 +63,7 @@ class Tile:
         )
 
 
-#: What is tried. The large ones are for large products: 64 to 128 sums a thread against 16 to 24
+#: The tiles to try. The large ones are for large products: 64 to 128 sums per thread for 16 to 24
 #: values read.
 TILES: Mapping[Dtype, tuple[Tile, ...]] = {
     "float32": (
@@ -83,15 +82,15 @@ TILES: Mapping[Dtype, tuple[Tile, ...]] = {
         Tile(32, 32, 16, 4, 4),
     ),
 }
-#: A tile that computes more than this many times what is wanted is not tried where another wastes
-#: less.
+#: A tile that computes more than this multiple of the needed elements is not tried if another
+#: wastes less.
 MOST_WASTE = 2.0
-#: Where every tile gives fewer blocks than a large card has multiprocessors, the product is tried
-#: in parts as well.
+#: If every tile gives fewer blocks than a large card has multiprocessors, the product is also tried
+#: in parts.
 FEW_BLOCKS = 128
 PARTS = (4, 8, 16, 32)
-#: What a network's products, of which two are 10 wide, choose from: each is compiled for each kind
-#: of product.
+#: The tiles for a network's products, two of which are 10 wide; few, because each is compiled for
+#: each kind of product.
 FEW: Mapping[Dtype, tuple[Tile, ...]] = {
     "float32": (Tile(128, 128, 8, 8, 8, 128), Tile(64, 64, 16, 8, 4), Tile(32, 32, 16, 4, 4)),
     "float64": (Tile(128, 64, 8, 8, 4), Tile(32, 32, 16, 4, 4)),
@@ -114,17 +113,16 @@ class Operand:
 
 @dataclass(frozen=True)
 class Kind:
-    """What is compiled: a tile for a variant, a dtype, and the shapes that it is safe for."""
+    """A compiled kernel: a tile for a variant, a dtype, and the shapes that it is safe for."""
 
     tile: Tile
     variant: Variant
     dtype: Dtype
-    #: Elements in one access to A and B: all that fit, or 1 where rows do not begin on an access's
-    #: border.
+    #: Elements in one access to A and B: all that fit, or 1 if rows are not aligned to accesses.
     width: int
     #: Whether the product may end inside a tile.
     guarded: bool
-    #: Whether it computes the sums of one part of the depth, whatever the number of parts.
+    #: Whether it computes the sums of one part of the depth, for any number of parts.
     split: bool = False
 
     @property
@@ -157,8 +155,7 @@ def kind_of(
 ) -> Kind:
     """The fastest kind of the tile that is safe for op(A) m × k, op(B) k × n.
 
-    aligned: whether all three begin on the border of an access. Raises HpmlError for an empty
-    product.
+    aligned: whether all three are aligned to accesses. Raises HpmlError for an empty product.
     """
     if min(m, n, k) < 1:
         raise HpmlError(f"a product of {m} × {k} and {k} × {n} is empty")
@@ -173,8 +170,8 @@ def worth_trying(tiles: Iterable[Tile], m: int, n: int, k: int) -> list[Tile]:
     """Tiles without much wasted work, unlike wide ones for ten columns; at least the most
     efficient.
 
-    Where even the smallest of them gives too few blocks to occupy the card, they are tried in parts
-    too.
+    If even the smallest of them gives too few blocks to occupy the card, they are also tried in
+    parts.
     """
     thriftiest = min(tile.waste(m, n) for tile in tiles)
     chosen = [tile for tile in tiles if tile.waste(m, n) <= max(MOST_WASTE, thriftiest)]
@@ -184,8 +181,8 @@ def worth_trying(tiles: Iterable[Tile], m: int, n: int, k: int) -> list[Tile]:
 
 
 def in_parts(tile: Tile, k: int) -> list[Tile]:
-    """The tile with the depth k divided into the numbers of PARTS, or fewer parts: each has two
-    tiles or more."""
+    """The tile with the depth k divided into each number of PARTS, or fewer parts, each of at least
+    two tiles."""
     tiles = -(-k // tile.depth)
     counts = (-(-tiles // -(-tiles // parts)) for parts in PARTS if 2 * parts <= tiles)
     return [replace(tile, parts=count) for count in counts]

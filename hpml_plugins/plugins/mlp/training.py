@@ -21,10 +21,10 @@ from hpml_plugins.plugins.mlp.exchange import make_exchange
 from hpml_plugins.plugins.mlp.formulas import IMAGES, LAUNCHING, ORDER, TOLERANCE, Job
 from hpml_plugins.plugins.mlp.network import Multiply, Network, Phases, make_multiply
 
-#: How many batches are checked.
+#: The number of checked batches.
 CHECKED = 3
-#: The GPU is held back for at most so long, s, by a sleeping kernel that counts cycles; no card has
-#: more per second.
+#: The longest delay of the GPU, s, by a sleeping kernel that counts cycles; and the most cycles per
+#: second of any card.
 LONGEST_SLEEP, CYCLES = 0.02, 2.2e9
 
 
@@ -32,7 +32,7 @@ class Trainer:
     """One rank's part of a data-parallel training on random images, which every batch copies from
     the host.
 
-    multiply: the job's product, made if left out.
+    multiply: default: the job's product.
     """
 
     def __init__(self, rank: Rank, job: Job, multiply: Multiply | None = None) -> None:
@@ -47,7 +47,7 @@ class Trainer:
         self.host_targets = self._on_host(reference.one_hot(labels[own], job.classes))
 
     def copy_images(self) -> None:
-        """This rank's images of the batch to the device."""
+        """Copy this rank's images of the batch to the device."""
         with self.phases(IMAGES):
             self.network.x.copy_(self.host_x, non_blocking=self.job.pinned)
             self.network.targets.copy_(self.host_targets, non_blocking=self.job.pinned)
@@ -58,8 +58,8 @@ class Trainer:
         self.compute(pieces)
 
     def compute(self, pieces: int = 1) -> None:
-        """One batch, without copying its images.  pieces: in how many W1's gradient is made, and
-        sent meanwhile."""
+        """One batch, without copying its images.  pieces: of W1's gradient, each sent while the
+        next is computed."""
         network = self.network
         network.forward()
         if pieces == 1:
@@ -74,8 +74,8 @@ class Trainer:
 
             network.backward(pieces, send)
             for previous, piece in itertools.pairwise([iter(()), *sent]):
-                next(piece)  # begins to reduce it
-                next(previous, None)  # ends there
+                next(piece)  # starts to reduce it
+                next(previous, None)  # the generator ends there
             next(sent[-1], None)
         network.step()
 
@@ -84,8 +84,8 @@ class Trainer:
         return self.network.weights()
 
     def check(self, run: Callable[[], None], what: str) -> float:
-        """Train CHECKED batches from the first weights; their error, checked.  what: whose weights,
-        for the message."""
+        """Train CHECKED batches from the first weights; returns their error, after checking it.
+        what: the owner of the weights, for the message."""
         self.network.load(self.first)
         for _ in range(CHECKED):
             run()
@@ -103,11 +103,11 @@ class Trainer:
 
     def profile(self, count: int) -> dict[str, float]:
         """The median time of each phase of a batch over `count` batches, mean over ranks, s; 0 for
-        one that it lacks.
+        a missing phase.
 
         Ranks wait for one another before gradients are reduced, as in the coursework, so that
-        waiting does not count as reducing. A phase is what the GPU does; the host's time to launch
-        is hidden, and is LAUNCHING.
+        waiting does not count as reducing. A phase is the time on the GPU; the host's launch time
+        is hidden, and is reported as LAUNCHING.
         """
         rank, phases = self.rank, self.phases
         launches = []
@@ -137,7 +137,7 @@ class Trainer:
         return dict(zip(names, means, strict=True))
 
     def _launch(self) -> float:
-        """Launch a forward and backward pass; how long that takes the host, s."""
+        """Launch a forward and backward pass; returns the time on the host, s."""
         started = time.perf_counter()
         with self.phases("forward", on_host=True):
             self.network.forward()
@@ -158,7 +158,7 @@ class SplitTrainer(Trainer):
     """One rank's part of a model-parallel training: H / p rows of W1 and columns of W2, and all
     images, on the device.
 
-    The hidden layer needs nothing from other ranks; the outputs are reduced; every gradient stays
+    The hidden layer needs no data from other ranks; the outputs are reduced; every gradient stays
     with its weights.
     """
 
@@ -194,8 +194,7 @@ class SplitTrainer(Trainer):
 
 
 class Prefetcher:
-    """Copies a batch's images on a stream of its own while the batch before is computed. GPUs
-    only."""
+    """Copies a batch's images on its own stream while the previous batch is computed. GPUs only."""
 
     def __init__(self, trainer: Trainer, pieces: int) -> None:
         self._trainer, self._pieces = trainer, pieces
@@ -207,7 +206,7 @@ class Prefetcher:
         self._fetch()
 
     def batch(self) -> None:
-        """One batch; the next one's images are copied meanwhile."""
+        """One batch; the next one's images are copied at the same time."""
         network = self._trainer.network
         torch.cuda.current_stream().wait_stream(self._stream)
         (network.x, network.targets), self._next = self._next, (network.x, network.targets)
@@ -215,7 +214,7 @@ class Prefetcher:
         self._trainer.compute(self._pieces)
 
     def _fetch(self) -> None:
-        # The buffers were last read by a batch that the current stream has been given before.
+        # The last batch that read the buffers was enqueued earlier on the current stream.
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             self._next[0].copy_(self._trainer.host_x, non_blocking=True)
@@ -224,8 +223,8 @@ class Prefetcher:
 
 @functools.lru_cache(maxsize=1)
 def wanted_weights(job: Job, seed: int) -> list[Any]:
-    """The reference's weights after CHECKED batches of the random images; kept for all variants
-    that are checked."""
+    """The reference's weights after CHECKED batches of the random images; cached for all checked
+    variants."""
     weights, images = reference.first_weights(job, seed), reference.random_batch(job, seed)
     return reference.train(weights, *images, [slice(0, job.batch)] * CHECKED)
 
@@ -236,9 +235,9 @@ def time_in_turns(
     """Times of whole batches by name, of the slowest rank, and median phases of each trainer's
     batch, s.
 
-    In turns of `count` batches, because the load of the host, and what its caches hold, must not
-    differ between them. Two more begin each turn and do not count. Ranks begin each batch together,
-    as in `Trainer.profile`.
+    In turns of `count` batches, because the load of the host and the contents of its caches must be
+    the same for all. Two extra batches begin each turn and do not count. Ranks begin each batch
+    together, as in `Trainer.profile`.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
     profiles: list[list[dict[str, float]]] = [[] for _ in trainers]

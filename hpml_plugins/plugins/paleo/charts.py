@@ -1,4 +1,4 @@
-"""Predictions, and measurements next to what a published peak predicts."""
+"""Predictions, and measurements next to predictions from a published peak."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def card(record: Record) -> GpuType | None:
 
 
 def _peak(record: Record) -> tuple[str | None, float | None]:
-    """(which published peak, FLOP/s) of the Record's GPU at its precision."""
+    """(name of the published peak, FLOP/s) of the Record's GPU at its precision."""
     gpu = card(record)
     return (gpu and formulas.published_peak(gpu, str(record.params["dtype"]))) or (None, None)
 

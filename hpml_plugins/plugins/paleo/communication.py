@@ -24,7 +24,7 @@ def on_rank(rank: Rank, model: str) -> tuple[int, Samples]:
     # 1 + 2 + … + n
     whole = rank.count * (rank.count + 1) // 2
     rank.bench.check(bool((gradients == whole).all()), "the sum of the gradients differs")
-    gradients.zero_()  # summed again and again, ones would overflow
+    gradients.zero_()  # repeated sums of ones would overflow
     return gradients.nbytes, rank.time(lambda: dist.all_reduce(gradients), budget=1.0)
 
 

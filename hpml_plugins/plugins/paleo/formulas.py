@@ -16,10 +16,10 @@ FLOAT32 = 4  # B
 
 
 class Precision(NamedTuple):
-    """width: of a number in memory, B.  capability: the least compute capability, its first number,
-    that computes it.
+    """width: of a number in memory, B.  capability: the least major compute capability that
+    computes it.
 
-    tolerance: relative error (2-norm) of logits against float64 up to which they count as right.
+    tolerance: relative error (2-norm) of logits against float64 up to which they count as correct.
     """
 
     width: int
@@ -63,10 +63,10 @@ def layer_time(
     """Predicted time of a layer, s: (FLOP / peak + bytes / bandwidth) / PPP.
 
     peak: FLOP/s.  bandwidth: of the memory, B/s.  ppp: platform percent of peak, the share of both
-    that is reached, 1 for a platform that wastes nothing. Computing and moving do not overlap: this
-    is PALEO's model, not a bound. Raises ValueError where the share is not above 0.
-    Source: Qi et al., ICLR 2017, section 3: T = R + C + W; that PPP divides memory traffic too: the
-    authors' code, TalwalkarLab/paleo, paleo/profilers/flops_profiler.py.
+    that is reached, 1 for a platform that wastes nothing. Computing and transfers do not overlap:
+    this is PALEO's model, not a bound. Raises ValueError if the share is not above 0. Source: Qi et
+    al., ICLR 2017, section 3: T = R + C + W; that PPP divides memory traffic too: the authors'
+    code, TalwalkarLab/paleo, paleo/profilers/flops_profiler.py.
     """
     if not ppp > 0:
         raise ValueError(f"platform percent of peak is {ppp}, not above 0")
@@ -79,7 +79,7 @@ def percent_of_peak(flop: float, seconds: float, peak: float) -> float:
 
 
 def bytes_of_batch(nbytes: float, parameters: int, batch: int, width: int) -> float:
-    """Bytes that a layer reads and writes for a batch: inputs and results once an input, weights
+    """Bytes that a layer reads and writes for a batch: inputs and results once per input, weights
     once.
 
     nbytes: of one input in float32, weights included.  parameters: of the layer.  width: B of a
@@ -111,8 +111,8 @@ class LayerCost(NamedTuple):
 
 
 def layer_costs(count: ModelCount, batch: int = 1, dtype: str = "float32") -> list[LayerCost]:
-    """The layers that compute or move anything, in the model's order; the model's own operations
-    have the layer "".
+    """The layers that compute or move data, in the model's order; the model's own operations have
+    the layer "".
 
     The backward pass of a layer has as many FLOP as forward for the gradient of its inputs, and
     again for that of its weights. Each gradient reads two and writes one of the three tensors
@@ -146,8 +146,8 @@ def layer_costs(count: ModelCount, batch: int = 1, dtype: str = "float32") -> li
 def predict(
     costs: Sequence[LayerCost], gpu: GpuType, dtype: str, ppp: float
 ) -> dict[str, Any] | None:
-    """The prediction for a GPU type, a row of the series `gpus`; None where it has no published
-    peak in that precision.
+    """The prediction for a GPU type, a row of the series `gpus`; None if it has no published peak
+    in that precision.
 
     peak_of: the field of gpus.yaml.  peak: FLOP/s.  bandwidth: B/s.  at_peak: FLOP / peak alone, as
     if memory were free and no FLOP wasted, s.  forward, training: by `layer_time`, layer by layer,

@@ -1,4 +1,4 @@
-"""The benchmark `paleo_measure`: what a forward pass and a training step take here, whole and layer
+"""The benchmark `paleo_measure`: the times of a forward pass and a training step, whole and layer
 by layer."""
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ BUDGET = 0.3
 def measure(bench: Bench, *, model: str, dtype: str, batch: int) -> dict[str, Any]:
     """Time a forward pass of `batch` pictures whole and by layer, and a training step whole.
 
-    model: as `hpml_plugins.count_model` takes it; of pictures, with one row of scores each.  dtype:
-    of all tensors; "float32" forbids TF32.  Raises HpmlError for others, and for a model that
-    cannot be traced.
+    model: as for `hpml_plugins.count_model`; takes pictures and gives one row of scores each.
+    dtype: of all tensors; "float32" forbids TF32.  Raises HpmlError for others, and for a model
+    that cannot be traced.
     """
     from hpml_plugins import count_model
 
@@ -48,8 +48,8 @@ def measure(bench: Bench, *, model: str, dtype: str, batch: int) -> dict[str, An
     )
 
     if bench.device == "cpu":
-        # small layers on many threads measure how threads wait for one another; and for one core a
-        # sum can be compared
+        # small layers on many threads would measure the threads' waiting; and sums are comparable
+        # on one core
         torch.set_num_threads(1)
     network = Network(model, dtype, batch, bench.device, bench.seed)
     error = network.error()
@@ -94,8 +94,8 @@ def measure(bench: Bench, *, model: str, dtype: str, batch: int) -> dict[str, An
 
 
 def why_not(dtype: str, device: str, capability: str) -> str:
-    """Why a precision cannot be measured there; empty when it can.  capability: "9.0", empty where
-    not known."""
+    """Why a precision cannot be measured there; empty if it can.  capability: "9.0", empty if
+    unknown."""
     least = find_precision(dtype).capability
     if device == "cpu" and dtype not in ("float32", "float64"):
         return f"{dtype} is measured on GPUs only"
@@ -105,7 +105,7 @@ def why_not(dtype: str, device: str, capability: str) -> str:
 
 
 def warn_of_unknown_peak(bench: Bench, dtype: str) -> None:
-    """Warn where the measured rate has no published peak to be compared with."""
+    """Warn if there is no published peak for the measured rate."""
     if bench.device == "cpu":
         bench.warn("no platform percent of peak: no published peak of a CPU")
     elif not (gpu := bench.peaks):
@@ -128,7 +128,7 @@ def attach_layers(
             if layer.path == path
         ]
         leaf = all(layer.leaf for layer, _ in calls)
-        # a leaf of torch.fx may have modules of its own inside (attention has its projection)
+        # a leaf of torch.fx may contain modules (attention has its projection)
         inside = [
             cost
             for cost in costs

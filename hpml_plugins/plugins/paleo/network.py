@@ -1,9 +1,9 @@
-"""A model on the device that measures: its forward pass, whole and layer by layer, and its training
+"""A model on the measuring device: its forward pass, whole and layer by layer, and its training
 step.
 
 Imports torch: for use inside `measure`. A layer is a node of torch.fx's graph: a leaf module (a
-convolution, a ReLU) or a function that a module calls (a sum of residuals, a concatenation). What
-only gives a view of its input (flatten, dropout in eval mode) is no work, not timed.
+convolution, a ReLU) or a function that a module calls (a sum of residuals, a concatenation). Nodes
+that only return a view of their input (flatten, dropout in eval mode) do no work and are not timed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from hpml_plugins import Bench, HpmlError, build_model
 
 Visit = Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
-#: Of one of up to 140 layers alone, on a card that is warm from the one before: s of warming up, s
-#: of sampling, samples at least (of short layers each the mean of up to 200 calls), and the wanted
-#: half-width of the median's interval.
+#: For one of up to 140 layers alone, on a card that is warm from the previous one: s of warming up,
+#: s of sampling, samples at least (of short layers each the mean of up to 200 calls), and the
+#: wanted half-width of the median's interval.
 WARM_UP, BUDGET, FEWEST, PRECISION = 0.01, 0.03, 3, 0.02
 #: Passes with synchronisations: at most; their budget, s; at least.
 PASSES, PASSES_BUDGET, FEWEST_PASSES = 30, 0.5, 3
@@ -99,8 +99,7 @@ class Network:
         )
 
     def graph(self) -> Any:
-        """The model as a graph of its layers. Raises HpmlError for one that torch.fx cannot
-        trace."""
+        """The model as a graph of its layers. Raises HpmlError if torch.fx cannot trace it."""
         try:
             return fx.symbolic_trace(self.network)
         except Exception as error:
@@ -109,12 +108,12 @@ class Network:
 
 
 def relative_error(found: Any, expected: Any) -> float:
-    """The 2-norm of the difference over that of what is expected."""
+    """The 2-norm of the difference over that of the expected value."""
     return float((found.double() - expected.double()).norm() / expected.double().norm())
 
 
 class Walk(fx.Interpreter):  # type: ignore[misc]  # torch is untyped to mypy here
-    """Runs a traced model node by node and lets `visit` make each call."""
+    """Runs a traced model node by node, with each call made by `visit`."""
 
     def __init__(self, graph: Any, visit: Visit) -> None:
         super().__init__(graph)
@@ -133,8 +132,8 @@ class Walk(fx.Interpreter):  # type: ignore[misc]  # torch is untyped to mypy he
 
 @dataclass(frozen=True)
 class Layer:
-    """One node that works.  path: of its module; of a function: of the module that calls it.  leaf:
-    is a whole module.
+    """One node that does work.  path: of its module; for a function, of the calling module.  leaf:
+    whether it is a whole module.
 
     seconds: alone, on a GPU with its launch hidden.
     """
@@ -171,8 +170,7 @@ def time_alone(bench: Bench, graph: Any, images: Any) -> tuple[list[Layer], Any]
             layers.append(Layer(node.name, str(path), leaf, times[key].median))
         return call(*args, **kwargs)
 
-    # the timer would collect garbage before each layer, and look through what importing torch has
-    # left each time
+    # the timer would collect garbage before each layer, each time scanning the objects of torch
     gc.collect()
     gc.disable()
     try:
@@ -199,8 +197,7 @@ def _described(value: Any) -> Any:
 def _time_alone(
     bench: Bench, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Samples of the time of one call, s; None for one that gives no tensor, or a view of its
-    input."""
+    """Samples of the time of one call, s; None if it returns no tensor, or a view of its input."""
     own: list[Any] = []
 
     def copied(value: Any) -> Any:
@@ -209,7 +206,7 @@ def _time_alone(
         own.append(value.clone())
         return own[-1]
 
-    # an operation in place must not change what the pass goes on with
+    # an in-place operation must not change the inputs of the rest of the pass
     copies = fx.node.map_aggregate(args, copied)
     versions = [tensor._version for tensor in own]
     result = call(*copies, **kwargs)

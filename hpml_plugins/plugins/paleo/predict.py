@@ -1,4 +1,4 @@
-"""The benchmark `paleo_predict`: only the count is run; the times are predictions for published
+"""The benchmark `paleo_predict`: runs only the count; the times are predictions for published
 cards."""
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ MODELS = ("alexnet", "vgg16", "googlenet", "resnet50")
 
 
 def measure(bench: Bench, *, model: str, dtype: str) -> dict[str, float]:
-    """Predict the time of one picture's forward pass and training step for every GPU type that
-    publishes a peak.
+    """Predict the time of one picture's forward pass and training step for every GPU type with a
+    published peak.
 
-    model: as `hpml_plugins.count_model` takes it.  Raises HpmlError for an unknown model or
-    precision.
+    model: as for `hpml_plugins.count_model`.  Raises HpmlError for an unknown model or precision.
     """
     from hpml_plugins import count_model
 

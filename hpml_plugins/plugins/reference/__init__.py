@@ -1,5 +1,5 @@
-"""The reference steps, which each visit to a GPU measures first: how fast is this card within its
-type?"""
+"""The reference steps, measured first in each visit to a GPU: the speed of this card within its
+type."""
 
 from __future__ import annotations
 

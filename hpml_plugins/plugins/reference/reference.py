@@ -1,11 +1,10 @@
 """The benchmark `reference`: a copy, a float32 product, and a bfloat16 product at boost and at
 settled clocks.
 
-Cards of one type differ, and mostly by one factor for what moves memory and one for what computes.
-A comparison of two cards that knows both cards' factors sees differences that the factors would
-hide. The steps are the plainest of their sort, by torch's own functions, and take about 7 s
-together, three fresh processes being no better than one: what a card repeats within 0.1 % needs no
-repetition.
+Cards of one type differ mostly by one factor for memory-bound and one for compute-bound steps. With
+both factors, a comparison of two cards detects differences that the factors would hide. The steps
+are the simplest of their kind, by torch's own functions, and take about 7 s together; a single
+process is enough, because a card repeats them within 0.1 %.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
 
-#: B that are copied: far more than any cache holds.
+#: B that are copied: far more than the size of any cache.
 COPIED = 4 * 2**30
 #: Sides of the square matrices. A float32 product of this size stays below the power limit of
 #: data-centre cards, and a bfloat16 product of its size does not.
@@ -28,7 +27,7 @@ TOLERANCE = {"float32": 1e-5, "bfloat16": 1e-2}
 
 
 def measure(bench: Bench) -> dict[str, Samples]:
-    """Time each step on one GPU. The bfloat16 product has both regimes where the card throttles."""
+    """Time each step on one GPU. The bfloat16 product has both regimes if the card throttles."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False

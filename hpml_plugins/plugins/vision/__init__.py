@@ -1,4 +1,4 @@
-"""Training of image classifiers as torchvision has them: one step, on synthetic images."""
+"""Training of torchvision's image classifiers: one step, on synthetic images."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from hpml_plugins import HpmlError
 
 #: ImageNet's.
 CLASSES = 1000
-#: A low rate, with which the loss on one batch falls from the first step on.
+#: A low rate, so that the loss on one batch falls from the first step on.
 LEARNING_RATE, MOMENTUM = 0.01, 0.9
 
 
@@ -44,7 +44,7 @@ def forward_flop(model: str, side: int) -> int:
 
 
 class Trainer:
-    """Trains on one batch of random images and labels, over and over. loss: of the last step.
+    """Trains repeatedly on one batch of random images and labels. loss: of the last step.
 
     Sets this process's precision of float32 products and convolutions.
     """
