@@ -18,7 +18,10 @@ from typing import Any, Final
 
 import msgspec
 
+from hpml_plugins.errors import HpmlError
 from hpml_plugins.git import ask_git
+from hpml_plugins.host import locate
+from hpml_plugins.registry import read_registry
 from hpml_plugins.report.kept import package_digest
 from hpml_plugins.report.site.manifest import NAME, Manifest
 from hpml_plugins.report.site.previous import previous_file, take_over
@@ -37,9 +40,9 @@ def digest_inputs(
 ) -> str:
     """A digest of all inputs of a site; empty if git cannot tell what has changed.
 
-    These are the results, the project's files except those that git ignores, this package,
-    installed packages, asv's settings, the commits, the tags and the variables that begin with
-    HPML_.  commits: the requested range.
+    These are the results, the project's files except those that git ignores, the plugins of its
+    registry wherever their files are, this package, installed packages, asv's settings, the
+    commits, the tags and the variables that begin with HPML_.  commits: the requested range.
     """
     project = Path.cwd()
     head = ask_git(project, "rev-parse", "HEAD")
@@ -66,10 +69,22 @@ def digest_inputs(
     }
     tags = ask_git(repository, "show-ref", "--tags")
     lines = [(line.branch, sorted(line.own)) for line in order.lines]
-    told = (head, changed, settings, commits, tags)
+    told = (head, changed, settings, commits, tags, _plugins())
     places = (list(order.items()), lines, sorted(order.by_date))
     files = (*_files(results), *(top / name for name in changed))
     return _digest((told, places), files)
+
+
+def _plugins() -> list[tuple[str, str]]:
+    """The plugins of the project's registry, with the digests of their files; empty without a
+    readable registry."""
+    try:
+        registry = read_registry()
+    except HpmlError:
+        return []
+    return [
+        (entry.name, locate(entry, registry.folder).sha256) for entry in registry.enabled
+    ]
 
 
 def digest_folders(folders: Iterable[Path]) -> str:

@@ -85,6 +85,19 @@ def test_the_digest_changes_with_all_that_pages_are_made_of(
     assert len(found) == 9
 
 
+def test_the_digest_changes_with_a_plugin_outside_of_the_project(
+    conf: Conf, tmp_path: Path
+) -> None:
+    plugin = tmp_path / "beside.py"
+    plugin.write_text("1")
+    Path("registry.yaml").write_text(
+        "version: 1\nplugins:\n  - {name: beside, path: ../beside.py}\n"
+    )
+    first = digest(conf)
+    plugin.write_text("2")
+    assert digest(conf) not in (first, "")
+
+
 def test_without_git_everything_counts_as_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
