@@ -6,8 +6,8 @@ A quote is a pair of comments with generated text between them:
     <!--= value roof_copy.bandwidth machine=h200-x1 mebibytes=4096 -->4.282 TB/s ± 0.18 %<!--/-->
 
 - `value BENCHMARK.METRIC machine=M KEY=VALUE …`: the current value of a point with its interval.
-  `show=value` leaves the interval out, `show=boost` gives the regime boost, `show=duration` what
-  measuring the point took, all rounds together; `commit=C` takes the Record of that commit.
+  `show=value` leaves the interval out, `show=boost` gives the regime boost, `show=duration` the
+  time for measuring the point, all rounds together; `commit=C` takes the Record of that commit.
 - `cell PLUGIN.FIGURE column=C KEY=VALUE …`: the cell of that column in the one row of the figure's
   table whose columns have these values. `KEY=A|B`: one of these.
 - `ratio PLUGIN.FIGURE column=C KEY=VALUE … over.KEY=VALUE …`: the cell of that column divided by

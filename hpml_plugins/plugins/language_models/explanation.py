@@ -64,8 +64,8 @@ def measure(bench: Bench, *, rung: str) -> Mapping[str, Any]:
     """Time a step, and each of its parts by itself; the prediction is the sum of these.
 
     A part is all of its calls in a step, one after another, so the gaps between their launches are
-    in its time: in one CUDA graph where the step is one. What the compiler fuses across parts is
-    not. The prediction's interval is the sum of the parts' intervals: as if all erred alike.
+    in its time: in one CUDA graph if the step is one. The compiler's fusion across parts is not
+    included. The prediction's interval is the sum of the parts' intervals: as if all erred alike.
     """
     if rung not in RUNGS:
         raise HpmlError(f"no rung {rung!r}; use one of {', '.join(RUNGS)}")

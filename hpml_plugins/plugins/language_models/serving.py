@@ -102,8 +102,8 @@ def measure(
     A prompt is read as soon as a slot is free, before the next step of all slots; the tokens are
     read back after each step. Weights and prompts are random, arrivals and lengths seeded.
 
-    arrival: requests per second on average.  prompt: tokens of each.  output: tokens that a request
-    asks for on average.  slots: sequences that are decoded at a time.  seconds: in which requests
+    arrival: requests per second on average.  prompt: tokens of each.  output: average number of
+    requested tokens.  slots: sequences that are decoded at a time.  seconds: in which requests
     arrive.
     """
     check_format(format)

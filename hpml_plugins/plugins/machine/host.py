@@ -112,7 +112,7 @@ def compile_chain() -> Any:
 
 
 def count_calls(calls: int) -> int:
-    """Call a Python function `calls` times; the sum of what it returned."""
+    """Call a Python function `calls` times; returns the sum of its results."""
 
     def add(total: int, one: int) -> int:
         return total + one

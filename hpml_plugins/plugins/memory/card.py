@@ -15,8 +15,8 @@ FRESH, PATIENCE = 0.3, 10.0
 
 
 def measure(bench: Bench, *, model: str, batch: int, gpus: int) -> dict[str, float]:
-    """Bytes on the cards while `model` trains by SGD with momentum, by what they are for, summed
-    over the cards.
+    """Bytes on the cards while `model` trains by SGD with momentum, by purpose, summed over the
+    cards.
 
     gpus: 1, or more by torch's DataParallel.  batch: images of 224 × 224 over all cards.
     """

@@ -52,7 +52,7 @@ def build_optimiser(name: str, network: Any) -> Any:
 
 
 def parameter_bytes(network: Any) -> int:
-    """Parameters × 4 bytes: what the model needs in theory. ResNet18: 11,689,512 · 4 =
+    """Parameters × 4 bytes: the theoretical need of the model. ResNet18: 11,689,512 · 4 =
     46,758,048."""
     return sum(4 * int(parameter.numel()) for parameter in network.parameters())
 
@@ -161,7 +161,7 @@ def saved_in_graph(output: Any) -> Iterator[Any]:
 class Occupied(NamedTuple):
     """One device's memory by torch's allocator, B.
 
-    parts: part → bytes asked for; "other": not claimed.  allocated: rounded up.  lost: claims in no
+    parts: part → requested bytes; "other": not claimed.  allocated: rounded up.  lost: claims in no
     active block.
     """
 

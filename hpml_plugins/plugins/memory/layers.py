@@ -26,7 +26,7 @@ def measure(bench: Bench, *, gpus: int, limit: float | str) -> dict[str, Any]:
     """The most layers, alternately convolution and linear, that run forward with all kept for a
     backward pass.
 
-    gpus: the layers are split evenly, the second card going on where the first ends.  limit: see
+    gpus: the layers are split evenly, the second card continuing after the first.  limit: see
     `set_limit`.
     """
     import torch

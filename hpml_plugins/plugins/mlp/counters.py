@@ -58,8 +58,8 @@ NCU_TIMEOUT = 100.0
 def measure_counters(
     bench: Bench, *, shape: str, dtype: Dtype, variant: Variant
 ) -> Mapping[str, Samples | float]:
-    """Counters of the fastest tile's kernel (the first, where a second adds up parts) and of
-    torch's, hot caches."""
+    """Counters of the fastest tile's kernel (the first, if a second adds up parts) and of torch's,
+    hot caches."""
     import torch
 
     from hpml_plugins.plugins.mlp.product import Tiled

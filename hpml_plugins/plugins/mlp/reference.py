@@ -1,4 +1,4 @@
-"""The network in NumPy and float64, against which all training is checked, and the images. Imports
+"""The network in NumPy and float64, the reference for all training, and the images. Imports
 NumPy."""
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def random_batch(job: Job, seed: int) -> tuple[Array, Array]:
 
 
 def one_hot(labels: Array, classes: int) -> Array:
-    """(N × C): 1 where the label is."""
+    """One-hot labels, (N × C)."""
     return np.eye(classes)[labels]
 
 

@@ -113,7 +113,7 @@ def affine_grid(low: float, high: float, bits: int) -> Grid:
 
     scale = (high − low) / (2^bits − 1), zero point = round(lowest − low / scale), integers
     −2^(bits−1) … 2^(bits−1) − 1 (the paper's less 2^(bits−1)). A range of 0 alone has scale 1 and
-    its zero at the lowest integer, where a ReLU's is.
+    its zero at the lowest integer, as for a ReLU.
     """
     low, high = min(low, 0.0), max(high, 0.0)
     lowest, highest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1

@@ -17,8 +17,8 @@ BUDGET = 0.5
 
 
 def measure(bench: Bench, *, dtype: str, size: int) -> dict[str, Any]:
-    """Multiply two size × size matrices, hot. The metrics, of which `rate` is 2 n³ over time, are
-    of the fastest way.
+    """Multiply two size × size matrices, hot. The metrics are those of the fastest variant; `rate`
+    is 2 n³ over time.
 
     dtype: "tf32" multiplies float32 matrices, whose numbers the tensor cores round; "float32" does
     not round them. The series `ways` has all; they are timed in the point's first round, the

@@ -236,7 +236,9 @@ def _list(bands: Bands) -> int:
             say(
                 f"  {declared.benchmark} {spelled}: {f'{took:.1f} s' if took else 'not known'}"
             )
-        say(f"{name}: {counted(len(keys), 'point')}, {sum(found):.0f} s where it is known")
+        say(
+            f"{name}: {counted(len(keys), 'point')}, {sum(found):.0f} s for those with a known time"
+        )
     return 0
 
 

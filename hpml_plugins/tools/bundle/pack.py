@@ -140,7 +140,7 @@ def pack_history(root: Path, branches: list[str], file: Path) -> _PackedHistory:
     if changed := tell_git(root, "status", "--porcelain").splitlines():
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         warnings.append(
-            f"{changed[0].split(maxsplit=1)[1]}{more} not committed: what is not committed does not"
+            f"{changed[0].split(maxsplit=1)[1]}{more} not committed: uncommitted changes do not"
             " travel"
         )
     if ask_git(root, "rev-parse", "HEAD") != commit:

@@ -317,7 +317,7 @@ def _measured(
         yield Finding(
             benchmark.name,
             "not judged",
-            f"{left} of {chosen} points, of which {unfinished} did not end in the time",
+            f"{left} of {chosen} points, of which {unfinished} did not end within the limit",
             "hpml check --limit gives more; a point that never ends is a fault",
         )
 
@@ -336,7 +336,7 @@ def _checked(name: str, tried: Sequence[Tried]) -> Iterator[Finding]:
         return
     faulty = {each.fault: each for each in tried if each.fault}
     if any(each.status == "unfinished" for each in faulty.values()):
-        what = "whether its check notices a wrong result: it did not end in the time"
+        what = "whether its check notices a wrong result: it did not end within the limit"
         yield Finding(name, "not judged", what, "hpml check --limit gives more")
         return
     noticed = {

@@ -64,7 +64,7 @@ class AsvRun:
         try:
             status, reason = self._run(resume=attempts > 1)
         except KeyboardInterrupt:
-            self._report("cancelled", "interrupted; what was measured is kept")
+            self._report("cancelled", "interrupted; measured points are kept")
             raise
         except Exception as error:
             self._report("stopped", describe(error))

@@ -204,7 +204,7 @@ class SideBySide(AsvRun):
                 name = f"{queue.name} (GPU {queue.gpu or 'none'}, {queue.describe()})"
                 reasons.append(f"{name} {spell_end(status)}: {self._why(queue)}")
         others = len(queues) - len(reasons)
-        reasons.append(f"what it measured and the other {others} queues' results are kept")
+        reasons.append(f"its results and those of the other queues ({others}) are kept")
         return 1, "; ".join(reasons)
 
     def _why(self, queue: _Queue) -> str:

@@ -95,7 +95,7 @@ for name, code in json.loads(sys.argv[1]):
     except BaseException as error:
         line = [name, None, (f"{type(error).__name__}: {error}".splitlines() or [""])[0]]
     print(json.dumps(line), file=out, flush=True)
-os._exit(0)  # what the libraries do at exit takes time
+os._exit(0)  # skips the libraries' exit handlers, which take time
 """
 #: Optional libraries → the extra of pyproject.toml that installs them.
 OPTIONAL = {
@@ -246,7 +246,7 @@ def _not_installed(name: str) -> Finding:
 
 def _registry(path: Path) -> Iterator[Finding]:
     if path == DEFAULT_PATH and not path.exists():
-        what = f"no {path}: this folder is no project of hpml-plugins"
+        what = f"no {path}: this folder is not a project of hpml-plugins"
         yield Finding(
             "registry", "missing", what, "hpml init makes one in a git repository"
         )
@@ -379,7 +379,7 @@ def traps(
                 f"GPU {number}",
                 "warning",
                 what,
-                "nvidia-smi -mig 0, if nobody else uses the card",
+                "nvidia-smi -mig 0, if no other user needs the card",
             )
     for card in health:
         yield from _memory(card)
@@ -390,7 +390,7 @@ def traps(
     for user in users or ():
         what = (
             f"process {user.pid} holds {user.memory / 2**20:.0f} MiB of {user.gpu},"
-            f" {user.utilization:.0%} utilised: timings taken meanwhile are worthless"
+            f" {user.utilization:.0%} utilised: timings taken now are worthless"
         )
         yield Finding(
             "busy GPU", "warning", what, f"wait for it, or kill {user.pid} if it is yours"
@@ -461,5 +461,5 @@ def _memory(card: GpuHealth) -> Iterator[Finding]:
             " driver was loaded"
         )
         what += ", and rows wait to be replaced" * card.remap_pending
-        fix = "nvidia-smi --gpu-reset when nobody uses it; see nvidia-smi -q -d ECC,ROW_REMAPPER"
+        fix = "nvidia-smi --gpu-reset on an idle GPU; see nvidia-smi -q -d ECC,ROW_REMAPPER"
         yield Finding("GPU memory", "warning", what, fix)

@@ -83,7 +83,7 @@ def _left_out(before: PluginEntry, after: PluginEntry, profile: str) -> Iterator
         for name, values in grid.items():
             kept = after.grid.get(benchmark, {}).get(name)
             if missing := [value for value in values if kept is None or value not in kept]:
-                yield f"{benchmark} is no longer asked for {name}={missing[0]}"
+                yield f"{benchmark} is no longer measured for {name}={missing[0]}"
     for benchmark, grid in after.grid.items():
         if added := sorted(grid.keys() - before.grid.get(benchmark, {}).keys()):
             yield f"the grid of {benchmark} is restricted: {', '.join(added)}"

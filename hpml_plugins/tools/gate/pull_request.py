@@ -71,11 +71,11 @@ class GateResult:
                 self.loosened
             ),
         }
-        told = ", ".join(text for text, count in parts.items() if count)
+        summary = ", ".join(text for text, count in parts.items() if count)
         outcome = (
             "refused" if self.refused else "not judged" if self.not_judged else "passed"
         )
-        return f"{outcome}: {told or 'nothing was compared'}"
+        return f"{outcome}: {summary or 'nothing was compared'}"
 
     @property
     def shown(self) -> list[GatedValue]:
@@ -116,7 +116,7 @@ class GateResult:
         undecided = [each for each in self.values if each.outcome == "undecided"]
         if wide := [each for each in undecided if not each.reason]:
             yield (
-                f"Undecided: {counted(len(wide), 'value')}, of which a slow-down beyond the budget"
+                f"Undecided: {counted(len(wide), 'value')}: a slow-down beyond the budget"
                 " is neither certain nor excluded. More rounds (--limit, --rounds) or an idle"
                 " machine decide."
             )

@@ -228,11 +228,11 @@ def build_sides(
             if re.search(r"[Ee]rror: (?!subprocess-exited|metadata-gen)", line)
         ]
         raise HpmlError(
-            f"{what}: {causes[0] if causes else 'what is printed above says why'}"
+            f"{what}: {causes[0] if causes else 'see the output above'}"
         ) from None
     except UserError as error:
         if len(environments) == len(SIDES):
-            cause = "the suite does not import at head: what is printed above says why"
+            cause = "the suite does not import at head: see the output above"
             raise HpmlError(cause) from None
         raise HpmlError(describe(error)) from None
     base = commits.top, commits.base

@@ -310,10 +310,10 @@ def _write_ci(writer: _Writer, top: Path, ci: str) -> None:
         }
         service.fill(place, f"{ci}.yml.jinja", **values, installs=_installs(writer.folder))
         if runner == RUNNERS[ci][1]:
-            service.wrote[-1] += " (on a runner without a GPU: nothing here asks for one)"
+            service.wrote[-1] += " (on a runner without a GPU: nothing here needs one)"
         if not found:
             service.wrote[-1] += (
-                f"; its runner installs {requirement} from a package index: where that has"
+                f"; its runner installs {requirement} from a package index: if that has"
                 " none, write the address of a wheel or git+https://… there"
             )
         if place == CI["gitlab"][1]:

@@ -182,7 +182,7 @@ def _state_of(place: Path) -> _State:
     """The state of a file, or of all files below a folder."""
     found = []
     for path in (place, *place.rglob("*")):
-        with suppress(OSError):  # removed meanwhile
+        with suppress(OSError):  # removed since the listing
             told = path.stat()
             found.append((path, told.st_size, told.st_mtime_ns))
     return frozenset(found)

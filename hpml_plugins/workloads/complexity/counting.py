@@ -189,8 +189,8 @@ def require_agreement(
             f"{name} ×{calls}" for name, calls in torchs.without_formula.items()
         )
         raise HpmlError(
-            f"model {model!r} cannot be counted: no formula for {names}, which may multiply; give"
-            " its FLOP by torch.utils.flop_counter.register_flop_formula, where it has none 0"
+            f"model {model!r} cannot be counted: no formula for {names}, which may multiply;"
+            " register its FLOP (or 0) by torch.utils.flop_counter.register_flop_formula"
         )
     if total.flops == torchs.flops:
         return

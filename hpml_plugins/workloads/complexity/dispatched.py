@@ -23,7 +23,7 @@ from hpml_plugins.workloads.complexity.formulas import (
 )
 
 #: Operators of torch that are sums of products, by their names in the dispatcher; those of other
-#: libraries may be, whatever their name.
+#: libraries may be, under any name.
 _PRODUCTS = re.compile(
     r"linalg_|fft_|conv(_|olution|\d|$)|mm(_|$)|mv$|dot$|lstm|gru|rnn|attention|trilinear|linear$"
     r"|[cp]dist|euclidean|cholesky|triangular|matrix_exp|orgqr|ormqr|geqrf|householder|(^|_)lu_"

@@ -151,7 +151,7 @@ def download(name: str, root: Path) -> Path:
         raise HpmlError(
             f"{name} could not be downloaded to {root}: {describe(error)}"
         ) from error
-    return _present(source, root, f"what was downloaded for {name}")
+    return _present(source, root, f"the download of {name}")
 
 
 def unpack(archive: Path, root: Path, name: str = "") -> Path:

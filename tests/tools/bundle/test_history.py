@@ -43,7 +43,7 @@ def test_what_does_not_travel_is_said(repository: Path, tmp_path: Path) -> None:
     git(repository, "commit", "-q", "--allow-empty", "-m", "3")
     history = pack_history(repository, ["main"], tmp_path / "history.bundle")
     assert history.warnings == (
-        "file and 1 more not committed: what is not committed does not travel",
+        "file and 1 more not committed: uncommitted changes do not travel",
         "main travels (asv.conf.json), not the commit that is checked out here",
     )
 

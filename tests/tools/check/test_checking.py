@@ -388,7 +388,7 @@ def test_a_point_that_the_checks_own_time_ends_is_no_fault_of_the_plugin(
     ).replace("[10, 1000]", "[30]")
     found = list(check(find_plugin(str(write("slow.py", text))), limit=1))
     assert [each.what for each in found if each.state == "not judged"] == [
-        "1 of 1 points, of which 1 did not end in the time"
+        "1 of 1 points, of which 1 did not end within the limit"
     ]
     assert not [each for each in found if each.state == "broken"]
 

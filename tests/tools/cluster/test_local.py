@@ -173,6 +173,6 @@ def test_a_local_job_that_is_cancelled_leaves_no_process(site: Site) -> None:
     assert (done.returncode, job["state"], job["reason"]) == (
         0,
         "cancelled",
-        "interrupted; what was measured is kept",
+        "interrupted; measured points are kept",
     )
     assert len(site.records("desk")) < 12

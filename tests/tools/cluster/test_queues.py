@@ -78,7 +78,7 @@ def test_a_queue_that_died_is_named_with_its_part_and_its_reason(tmp_path: Path)
         1,
         (
             "queue-1 (GPU GPU-b, part 2 of 2 of the benchmarks of 1 commit) ended with status 1: no"
-            " such profile; what it measured and the other 1 queues' results are kept"
+            " such profile; its results and those of the other queues (1) are kept"
         ),
     )
     assert "was ended by SIGKILL" in job._outcome(queues, [-signal.SIGKILL, 0])[1]

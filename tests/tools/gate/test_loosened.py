@@ -57,7 +57,7 @@ def registry(folder: Path, *entries: str) -> Registry:
             "rounds: 5, precision: 0.5",
             "sampling precision was the default, is 0.5",
         ),
-        ("n: [1, 2, 3]", "n: [1, 3]", "sort is no longer asked for n=2"),
+        ("n: [1, 2, 3]", "n: [1, 3]", "sort is no longer measured for n=2"),
         ("grid: {", "grid: {step: {m: [1]}, ", "the grid of step is restricted: m"),
         ("timeout: 60", "timeout: 1", "the timeout was 60.0, is 1.0"),
         ("n: [1, 2]}}", "n: [1]}}", "profile quick chooses other points"),

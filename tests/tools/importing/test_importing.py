@@ -435,7 +435,7 @@ def at(*path: Any, **fields: object) -> Callable[[Any], object]:
     ("write", "fault"),
     [
         (changed(GOOGLE, first("benchmarks", real_time="fast")), "Expected `float`"),
-        (changed(GOOGLE, first("benchmarks", time_unit="h")), "time_unit 'h' is none of"),
+        (changed(GOOGLE, first("benchmarks", time_unit="h")), "time_unit 'h' is not one of"),
         (changed(GOOGLE, first("benchmarks", run_name="///")), "no letter or digit"),
         (changed(GOOGLE, first("benchmarks", real_time=float("nan"))), "cannot be stored"),
         (changed(GOOGLE, lambda tree: tree.update(benchmarks=[])), "no result in it"),
@@ -588,11 +588,11 @@ def test_asv_without_its_declarations_says_what_is_missing(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (b"", "a result file of none of"),
-        (b"{}", "a result file of none of"),
-        (b'{"benchmarks": []}', "a result file of none of"),
+        (b"", "not a result file of"),
+        (b"{}", "not a result file of"),
+        (b'{"benchmarks": []}', "not a result file of"),
         (b"\xff\xfe", "not a text file"),
-        (b"[" * 100_000, "a result file of none of"),
+        (b"[" * 100_000, "not a result file of"),
         (
             b'{"context": ' + b'{"a":' * 900 + b"1" + b"}" * 900 + b', "benchmarks": 1}',
             "Google",

@@ -52,5 +52,5 @@ def read_source(path: Path) -> Source:
         return source
     known = ", ".join(FORMATS)
     raise HpmlError(
-        f"a result file of none of: {known}; export JSON where the tool can", str(path)
+        f"not a result file of: {known}; export JSON if the tool can", str(path)
     )

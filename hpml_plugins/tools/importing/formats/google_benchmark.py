@@ -113,7 +113,7 @@ def _metrics(
     second = SECONDS.get(result.time_unit)
     if second is None:
         raise ValueError(
-            f"time_unit {result.time_unit[:20]!r} is none of {', '.join(SECONDS)}"
+            f"time_unit {result.time_unit[:20]!r} is not one of {', '.join(SECONDS)}"
         )
     found = {
         "time": metric("s", "lower", [result.real_time * second], timer=CLOCK, **info),
