@@ -31,8 +31,11 @@ def build(target: Path) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="hpml-dist-") as scratch:
         source = Path(scratch, "source")
         built = Path(scratch, "built")
-        with tarfile.open(fileobj=io.BytesIO(git("archive", "HEAD"))) as archive:
-            archive.extractall(source, filter="data")
+        # the modes that tarfile's filter leaves, which Python before 3.11.4 does not have
+        tracked = git("-c", "tar.umask=0022", "archive", "HEAD")
+        plain = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        with tarfile.open(fileobj=io.BytesIO(tracked)) as archive:
+            archive.extractall(source, **plain)
         env = {**os.environ, "SOURCE_DATE_EPOCH": epoch, "PYTHONHASHSEED": "0"}
         env.pop("PYTHONPATH", None)
         command = [

@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import itertools
 import subprocess
-import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -44,11 +44,11 @@ WITHOUT_RECORD = {
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """results/ as committed: `make bench` adds results to a checkout, which its texts do not
     quote."""
-    command = ["git", "archive", "HEAD", "results"]
+    command = ["git", "archive", "--format=zip", "-0", "HEAD", "results"]
     archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
     folder = tmp_path_factory.mktemp("committed")
-    with tarfile.open(fileobj=io.BytesIO(archive)) as committed:
-        committed.extractall(folder, filter="data")
+    with zipfile.ZipFile(io.BytesIO(archive)) as committed:
+        committed.extractall(folder)
     return folder / "results"
 
 

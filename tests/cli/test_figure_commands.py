@@ -107,6 +107,8 @@ def test_a_file_s_site_is_served_until_interrupted(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        # a test run in the background of a script ignores SIGINT, which children inherit
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert serving.stdout
     said = ""

@@ -181,7 +181,7 @@ def unpack(archive: Path, root: Path, name: str = "") -> Path:
             with tempfile.TemporaryFile(dir=scratch) as content:
                 _decompress(archive, content)
                 with tarfile.open(fileobj=content, mode="r:") as tar:
-                    tar.extractall(Path(scratch, source.unpack_to), filter=_plain)
+                    _extract(tar, Path(scratch, source.unpack_to))
                     _require_end(content, tar.offset)
             unpacked = _present(source, Path(scratch), str(archive))
             target = root / unpacked.relative_to(scratch)
@@ -245,17 +245,32 @@ def _require_end(content: IO[bytes], position: int) -> None:
         )
 
 
-def _plain(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
-    """tarfile's own filter, without links: no data set needs one, and every known escape from that
-    filter used one.
+def _extract(tar: tarfile.TarFile, folder: Path) -> None:
+    """Extract plain files and folders, and refuse anything else: no data set needs a link or a
+    device.
 
-    Holes are refused too, because they make a file of any size from a few bytes.
+    Holes are refused too, because they make a file of any size from a few bytes. An absolute name
+    is relative to the folder. (Python before 3.11.4 lacks the filters of tarfile.) Raises TarError.
     """
-    if member.issym() or member.islnk() or member.issparse():
-        raise tarfile.TarError(
-            f"{member.name!r} is a {'file with holes' if member.issparse() else 'link'}"
-        )
-    return tarfile.data_filter(member, folder)
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    for member in tar:
+        if member.issparse():
+            raise tarfile.TarError(f"{member.name!r} is a file with holes")
+        if not (member.isfile() or member.isdir()):
+            kind = "link" if member.issym() or member.islnk() else "special file"
+            raise tarfile.TarError(f"{member.name!r} is a {kind}")
+        path = (folder / member.name.lstrip("/")).resolve()
+        if not path.is_relative_to(folder):
+            raise tarfile.TarError(f"{member.name!r} would land outside of the folder")
+        if member.isdir():
+            path.mkdir(parents=True, exist_ok=True)
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = tar.extractfile(member)
+        assert content  # of a plain file
+        with content, path.open("wb") as file:
+            shutil.copyfileobj(content, file)
 
 
 def _present(source: DataSource, root: Path, what: str) -> Path:
