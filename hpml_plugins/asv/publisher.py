@@ -42,7 +42,8 @@ class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
     def publish(
         cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: dict[str, int]
     ) -> None:
-        """Called once by asv. Raises HpmlError if the site would not work offline."""
+        """Called once by asv. Raises HpmlError for an invalid registry, and if the site would not
+        work offline."""
         import gc
         import time
 

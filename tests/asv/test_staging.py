@@ -191,6 +191,22 @@ def test_a_publish_that_fails_leaves_the_site_before_it(project: Path) -> None:
     assert beside(project) == []
 
 
+def test_an_invalid_registry_ends_publish_and_leaves_the_site_before_it(
+    project: Path,
+) -> None:
+    assert publish(project)[0] == 0
+    before = contents(project / "html")
+    registry = project / "registry.yaml"
+    registry.write_text("version: 1\nplugin: []\n")
+    status, said = publish(project)
+    assert status == 2, said
+    assert said.splitlines()[-1].startswith("hpml: registry.yaml:2: unknown key 'plugin'")
+    assert contents(project / "html") == before
+    registry.unlink()  # as for a suite of asv's own
+    status, said = publish(project)
+    assert status == 0 and "no pages of plugins: " in said, said
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_publish_that_is_ended_leaves_the_site_before_it(
     number: signal.Signals, project: Path

@@ -10,7 +10,7 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import Host, make_host
 from hpml_plugins.model.site_page import SitePage
 from hpml_plugins.model.validation import hide_homes
-from hpml_plugins.registry import read_registry
+from hpml_plugins.registry import DEFAULT_PATH, read_registry
 from hpml_plugins.report.drawing import draw_all
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site import changes, nodes
@@ -58,8 +58,8 @@ def write_site(
     line each.
 
     The first arguments are those that asv passes to a publisher.  declarations: benchmarks.json.
-    order: of the commits; `asv publish RANGE` requests a part of them. Raises HpmlError if the site
-    would not work offline.
+    order: of the commits; `asv publish RANGE` requests a part of them. Raises HpmlError if the
+    registry is invalid, and if the site would not work offline.
     """
     dates = {commit: float(repo.get_date(commit)) for commit in order}
     problems: list[str] = []
@@ -68,7 +68,9 @@ def write_site(
         host = make_host(read_registry())
         problems += [str(plugin.error) for plugin in host.broken]
     except HpmlError as error:
-        problems.append(f"no pages of plugins: {error}")
+        if DEFAULT_PATH.exists():
+            raise
+        problems.append(f"no pages of plugins: {error}")  # a suite of asv's own has none
     further = collect_pages(host, problems) if host else []
     with add_to_navigation([(page.label, page.about, page.address) for page in further]):
         _write(conf, dates, declarations, order, host, further, problems)
