@@ -45,6 +45,7 @@ from hpml_plugins.tools.gate.verdicts import (
     common_metrics,
     judge,
     looks,
+    needed_pairs,
 )
 
 #: Default limit of the rounds of each side.
@@ -243,7 +244,7 @@ def undecided(
     sides: Sides, pairs: Sequence[Pairs], allowed: Budgets, most: int
 ) -> set[int]:
     """The numbers of the points with an undecided value."""
-    numbers = [number for number, found in enumerate(pairs) if _has_verdict(found)]
+    numbers = [number for number, found in enumerate(pairs) if _has_verdict(found, most)]
     values = _judge_points(sides, pairs, numbers, allowed, most)
     return {
         number
@@ -252,8 +253,8 @@ def undecided(
     }
 
 
-def _has_verdict(pairs: Pairs) -> bool:
-    return len(pairs) >= LEAST and compared(pairs)
+def _has_verdict(pairs: Pairs, most: int) -> bool:
+    return len(pairs) >= needed_pairs(most) and compared(pairs)
 
 
 def _judge(loop: PairLoop, allowed: Budgets, result: GateResult) -> GateResult:
@@ -266,14 +267,15 @@ def _judge(loop: PairLoop, allowed: Budgets, result: GateResult) -> GateResult:
         zip(loop.sides.prepared.tasks, loop.pairs, strict=True)
     ):
         base, head = pairs[-1] if pairs else (None, None)
-        if _has_verdict(pairs):
+        if _has_verdict(pairs, loop.most):
             judged.append(number)
             missing = allowed.of(pairs[0][BASE]).keys() - common_metrics(pairs)
             not_judged.update(
                 f"head does not give the metric {name}" for name in sorted(missing)
             )
         elif base is None or head is None or compared(pairs):
-            not_judged[f"the limit of {loop.limit} left no time"] += 1
+            needed = counted(needed_pairs(loop.most), "pair")
+            not_judged[f"the limit of {loop.limit} left no time for {needed} of rounds"] += 1
         elif base.status == "skipped":
             left_out[base.reason] += 1
         elif base.status != "ok":

@@ -36,7 +36,7 @@ from hpml_plugins.run import CAUTION, OutOfTime, TimeLimit, rounds_of
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import warn
 from hpml_plugins.tools.gate.removed import find_removed
-from hpml_plugins.tools.gate.verdicts import FIRST_LOOK, Pair, looks
+from hpml_plugins.tools.gate.verdicts import Pair, looks, needed_pairs
 
 BASE = 0
 HEAD = 1
@@ -315,7 +315,7 @@ class PairLoop:
 
     def _without_verdict(self) -> list[int]:
         """The points that cannot be judged within the limit: the last of the registry."""
-        needed = min(FIRST_LOOK, self.most) - 1
+        needed = needed_pairs(self.most) - 1
         left = self.limit.left
         found = []
         for point in self._pending:

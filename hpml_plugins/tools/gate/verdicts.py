@@ -26,7 +26,7 @@ from hpml_plugins.analysis import (
 )
 from hpml_plugins.model import Record, combine
 
-#: Pairs of rounds that a verdict needs.
+#: The fewest pairs of rounds that `--rounds` can ask for.
 LEAST = 3
 #: Pairs of rounds before the first look.
 FIRST_LOOK = 4
@@ -43,6 +43,12 @@ def looks(most: int) -> list[int]:
         found.append(count)
         count *= 2
     return sorted(found)
+
+
+def needed_pairs(most: int) -> int:
+    """Pairs of rounds that a verdict needs: those of the first look. Of fewer, which is all that a
+    time limit may leave, a load can make equal code differ."""
+    return looks(most)[0]
 
 
 class _Mean(NamedTuple):
@@ -147,7 +153,7 @@ def judge(points: Sequence[GatedPoint], number_of_looks: int) -> list[list[Gated
     measured on one card in one visit, so their reference is the same: for any coefficient it
     cancels in the difference, whose variance is that of rounds on one card alone.
 
-    points: with LEAST pairs each, or more.
+    points: with `needed_pairs` each, or more.
     """
     values: list[list[GatedValue]] = [[] for _ in points]
     hypotheses: dict[tuple[int, str], float] = {}

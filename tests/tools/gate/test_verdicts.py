@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from hpml_plugins.host import Declared
 from hpml_plugins.model import Gpu, Metric, Node, Record
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.registry import PluginEntry, PluginSource
+from hpml_plugins.run import TimeLimit
 from hpml_plugins.tools.gate.budgets import Budgets
-from hpml_plugins.tools.gate.command import MOST
+from hpml_plugins.tools.gate.command import MOST, _judge
 from hpml_plugins.tools.gate.pull_request import (
     GateResult,
     as_comment,
@@ -272,6 +274,30 @@ def test_what_could_not_be_judged_is_not_passed() -> None:
     timeless.not_judged_points = {"the limit of 5 min left no time": 3}
     assert timeless.not_judged and "3 points not judged" in timeless.headline
     assert "Not judged: the limit of 5 min left no time (3 points)." in as_lines(timeless)
+
+
+def test_fewer_pairs_than_the_first_look_needs_are_not_judged() -> None:
+    """Under load the limit may end after three pairs, of which each can be slow on one side."""
+    declared = Declared(PluginSource("p", path="p.py"), "step", "1", {}, 1.0, [])
+    task = SimpleNamespace(declared=declared, params={"point": 0})
+
+    def result(count: int, most: int) -> GateResult:
+        loop: Any = SimpleNamespace(
+            sides=SimpleNamespace(removed={}, prepared=SimpleNamespace(tasks=[task])),
+            pairs=[[pair(1.0, 0.0055, number) for number in range(count)]],
+            limit=TimeLimit(300),
+            most=most,
+        )
+        return _judge(loop, Budgets([]), result_of())
+
+    for count in range(4):
+        few = result(count, MOST)
+        assert (few.values, few.refused, few.not_judged) == ([], False, True)
+        assert few.headline == "not judged: 1 point not judged"
+        (said,) = few.not_judged_points
+        assert said == "the limit of 5 min left no time for 4 pairs of rounds"
+    assert result(4, MOST).headline == "passed: 1 within the budget"
+    assert result(3, 3).headline == "passed: 1 within the budget"  # --rounds 3 asks for it
 
 
 def test_a_count_that_rises_from_zero_is_refused_whatever_the_budget() -> None:
