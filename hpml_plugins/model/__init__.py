@@ -16,6 +16,7 @@ from hpml_plugins.model.benchmark import (
 from hpml_plugins.model.checking import check_fields
 from hpml_plugins.model.data_source import available_sources, use_sources, why_no_data
 from hpml_plugins.model.formatting import (
+    LARGEST_RATIO,
     change,
     counted,
     estimate,

@@ -19,6 +19,8 @@ DIGITS: Final = 4
 #: and SKEWED times as long as the other side.
 WIDE = 10
 SKEWED = 1.5
+#: A larger ratio says only that one of the values is near 0: it is written as `>1000000`.
+LARGEST_RATIO: Final = 1_000_000
 MINUS: Final = "\u2212"
 
 #: Texts that keep their quotes, because without them they can be read as a number or as several
@@ -108,9 +110,11 @@ def _rounded_up(percent: float) -> str:
 
 
 def times(ratio: float) -> str:
-    """A ratio as text: at most four digits, `1.04`."""
+    """A ratio as text: at most four digits, or LARGEST_RATIO: `1.04`."""
     if ratio < 0.0001:
         return "<0.0001"
+    if ratio > LARGEST_RATIO:
+        return f">{LARGEST_RATIO}"
     return f"{ratio:.{_decimals_of_ratio(ratio)}f}"
 
 
@@ -119,6 +123,8 @@ def bounded_times(ratio: float, *, up: bool) -> str:
     bound down, an upper one up."""
     if ratio < 0.0001:
         return "0" if not up else "0.0001"
+    if ratio > LARGEST_RATIO:
+        return times(ratio if up else LARGEST_RATIO)
     scale = 10 ** _decimals_of_ratio(ratio)
     digits = ratio * scale
     slip = 1e-9 * digits
@@ -138,10 +144,12 @@ def change(ratio: float, what: str = "") -> str:
 
     what: the quantity, or the name of its metric; "" if it is shown beside the ratio.
     """
+    of = f" the {what}" if what else ""
+    if ratio > LARGEST_RATIO:
+        return f"{times(ratio)}×{of}"
     percent = 100 * (ratio - 1)
     digits = 0 if abs(percent) >= 10 else 1
     rounded = f"{percent:+.{digits}f}".replace("-", MINUS)
-    of = f" the {what}" if what else ""
     return f"{times(ratio)}×{of} ({rounded} %)"
 
 

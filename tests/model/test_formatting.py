@@ -123,10 +123,19 @@ def test_what_is_written_holds_the_whole_interval(
         (4321.0, "4321"),
         (0.0123, "0.0123"),
         (1e-9, "<0.0001"),
+        (1e6, "1000000"),
+        (3244278400.0, ">1000000"),
+        (math.inf, ">1000000"),
     ],
 )
 def test_a_ratio_has_four_digits_at_most(ratio: float, text: str) -> None:
     assert display.times(ratio) == text
+
+
+def test_a_ratio_to_a_value_near_0_has_no_digits() -> None:
+    assert display.change(3244278400.0, "time") == ">1000000× the time"
+    assert display.least_times(3244278400.0) == "at least 1000000×"
+    assert display.bounded_times(3244278400.0, up=True) == ">1000000"
 
 
 def test_values_are_sorted_by_the_numbers_in_them() -> None:

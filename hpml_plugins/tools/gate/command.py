@@ -275,7 +275,9 @@ def _judge(loop: PairLoop, allowed: Budgets, result: GateResult) -> GateResult:
             )
         elif base is None or head is None or compared(pairs):
             needed = counted(needed_pairs(loop.most), "pair")
-            not_judged[f"the limit of {loop.limit} left no time for {needed} of rounds"] += 1
+            not_judged[
+                f"the limit of {loop.limit} left no time for {needed} of rounds"
+            ] += 1
         elif base.status == "skipped":
             left_out[base.reason] += 1
         elif base.status != "ok":

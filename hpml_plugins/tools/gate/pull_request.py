@@ -8,7 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from hpml_plugins.model import Node, Table, change, counted, quantity, times
+from hpml_plugins.model import (
+    LARGEST_RATIO,
+    Node,
+    Table,
+    change,
+    counted,
+    quantity,
+    times,
+)
 from hpml_plugins.report import as_markdown, as_text
 from hpml_plugins.terminal import printable
 from hpml_plugins.tools.gate.sides import BASE, HEAD, Commits
@@ -134,7 +142,7 @@ class GateResult:
 
 
 def spell_change(value: GatedValue) -> str:
-    """`1.12× (+12 %), 1.10 to 1.15×`; without a ratio, the change."""
+    """`1.12× (+12 %), 1.10 to 1.15×`; without a ratio, the change; both values if one is near 0."""
     if value.slower is None or value.interval is None:
         more = value.head - value.base
         return f"{'+' if more > 0 else ''}{quantity(more, value.unit)}"
@@ -142,6 +150,10 @@ def spell_change(value: GatedValue) -> str:
     ratio = value.slower
     if (value.head > value.base) != (ratio > 1):  # a rate: slower is less
         low, high, ratio = 1 / high, 1 / low, 1 / ratio
+    if not 1 / LARGEST_RATIO <= ratio <= LARGEST_RATIO:
+        return (
+            f"from {quantity(value.base, value.unit)} to {quantity(value.head, value.unit)}"
+        )
     return f"{change(ratio)}, {times(low)} to {times(high)}×"
 
 

@@ -256,6 +256,14 @@ def test_a_ratio_is_of_head_over_base_whichever_direction_is_better(direction: s
     assert spell_change(value) == said[direction]
 
 
+@pytest.mark.parametrize("values", [(1e-9, 3.0), (3.0, 1e-9)])
+def test_a_value_near_0_is_written_and_no_ratio(values: tuple[float, float]) -> None:
+    base, head = values
+    said = {1e-9: "1.000 ns", 3.0: "3.000 s"}
+    found = judged([pair(base, head, number) for number in range(4)])
+    assert spell_change(found) == f"from {said[base]} to {said[head]}"
+
+
 def test_what_could_not_be_judged_is_not_passed() -> None:
     nothing = result_of()
     assert (nothing.refused, nothing.not_judged) == (False, True)
