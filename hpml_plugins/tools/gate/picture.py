@@ -64,9 +64,7 @@ def as_svg(result: GateResult) -> str:
 
 def _reach(values: Sequence[GatedValue]) -> float:
     """The ratio at the scale's ends: 1 / reach to reach."""
-    bounds = [
-        abs(math.log(each)) for value in values for each in value.interval or () if each
-    ]
+    bounds = [abs(math.log(each)) for value in values for each in value.interval or ()]
     budgets = [math.log1p(value.budget) for value in values]
     farthest = 1.1 * max([*bounds, *budgets, 0.05])
     return math.exp(min(farthest, math.log(FARTHEST)))
@@ -83,5 +81,5 @@ def _ticks(reach: float) -> list[float]:
 
 
 def _place(ratio: float, reach: float) -> float:
-    share = (math.log(max(ratio, 1e-300)) / math.log(reach) + 1) / 2
+    share = (math.log(ratio) / math.log(reach) + 1) / 2
     return round(LEFT + (RIGHT - LEFT) * min(max(share, 0.0), 1.0), 1)

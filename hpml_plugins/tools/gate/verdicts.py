@@ -132,7 +132,8 @@ class GatedValue:
 
 
 def _power(exponent: float) -> float:
-    return math.exp(exponent) if exponent < 700 else math.inf
+    """The exponential function, limited: neither 0 nor infinite, so that it can be inverted."""
+    return math.exp(min(max(exponent, -700.0), 700.0))
 
 
 class GatedPoint(NamedTuple):

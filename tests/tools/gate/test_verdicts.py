@@ -256,6 +256,12 @@ def test_a_ratio_is_of_head_over_base_whichever_direction_is_better(direction: s
     assert spell_change(value) == said[direction]
 
 
+def test_an_interval_of_any_width_can_be_written() -> None:
+    wide = _Mean(math.log(1.25), 1e4, 1.0)
+    value = GatedValue("step", "", "rate", "B/s", 1.25, 1.0, 0.05, wide)
+    assert spell_change(value) == "0.80× (−20 %), <0.0001 to >1000000×"
+
+
 @pytest.mark.parametrize("values", [(1e-9, 3.0), (3.0, 1e-9)])
 def test_a_value_near_0_is_written_and_no_ratio(values: tuple[float, float]) -> None:
     base, head = values
