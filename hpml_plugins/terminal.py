@@ -19,7 +19,7 @@ _TURNING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _TURNING_ESCAPED = re.compile(r"\\+u(061c|200[ef]|202[a-e]|206[6-9])", re.IGNORECASE)
 
 
-def unturned(text: str) -> str:
+def escape_direction(text: str) -> str:
     """Replace each character that changes the direction of text, literal or escaped in JSON, by its
     code: `[U+202E]`."""
     if "\\u20" in text or "\\u06" in text:

@@ -96,9 +96,9 @@ def test_a_text_is_one_printable_line_wherever_it_stands(
         assert shown.encode()
     say(text, text)
     assert capsys.readouterr().out == f"{printable(text)}\n" * 2
-    spelled = printable_json(json.dumps([text], ensure_ascii=False))
-    hold_harmless(spelled)
-    assert json.loads(spelled) == [text]
+    encoded = printable_json(json.dumps([text], ensure_ascii=False))
+    hold_harmless(encoded)
+    assert json.loads(encoded) == [text]
 
 
 def test_a_count_of_six_digits_is_printed_as_it_is_read(
@@ -149,11 +149,11 @@ def test_every_line_of_a_command_goes_through_the_one_function() -> None:
         name = str(path.relative_to(ROOT / "hpml_plugins"))
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and name not in others:
-                spelled = ast.unparse(node.func)
-                known = spelled.rpartition(".")[2] in direct or (
-                    "sys.std" in spelled and "write" in spelled
+                called = ast.unparse(node.func)
+                known = called.rpartition(".")[2] in direct or (
+                    "sys.std" in called and "write" in called
                 )
-                assert not known, f"{name}:{node.lineno}: {spelled}"
+                assert not known, f"{name}:{node.lineno}: {called}"
 
 
 def test_one_thing_is_not_printed_as_several() -> None:

@@ -59,7 +59,7 @@ from hpml_plugins.store import (
 )
 from hpml_plugins.store.asv_results import bounded_rows, is_result_file, rows_without
 from hpml_plugins.store.declarations import DECLARATIONS, VERSION_KEY, valid_declarations
-from hpml_plugins.store.files import refuse_lone_surrogates, spell_json
+from hpml_plugins.store.files import format_json, refuse_lone_surrogates
 from hpml_plugins.store.projection import MACHINE, add_entries, measured_here
 from hpml_plugins.suite import (
     ASV_ENVIRONMENTS_VARIABLE,
@@ -323,7 +323,7 @@ def write_json(
         _prepared[0].check_lock()
         data = {**data, "results": rows_without(data["results"], _prepared[0].left_out)}
     lasting = of_results or target.name == MACHINE
-    atomic_write(target, spell_json(data, compact=compact), durable=lasting)
+    atomic_write(target, format_json(data, compact=compact), durable=lasting)
     if of_results:
         project(target.parent.parent, machine=target.parent.name, force=True)
 

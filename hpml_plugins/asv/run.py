@@ -49,7 +49,7 @@ from hpml_plugins.store import (
     past_rounds,
     read_object_or_empty,
 )
-from hpml_plugins.store.files import read_object, spell_json
+from hpml_plugins.store.files import format_json, read_object
 from hpml_plugins.store.history import find_tip
 from hpml_plugins.store.projection import MACHINE
 from hpml_plugins.suite.points import (
@@ -361,7 +361,7 @@ def facets(node: Node, machine: str, known: dict[str, Any]) -> dict[str, str]:
 
 def machine_file(node: Node, machine: str) -> bytes:
     """The machine.json of a machine that asv has not recorded."""
-    return spell_json(
+    return format_json(
         {**facets(node, machine, {}), "version": MachineCollection.api_version}
     )
 
@@ -383,7 +383,7 @@ def save_machines(file: Path, machines: Mapping[str, Any]) -> None:
     with Lock(Path(f"{file}.lock"), MACHINE_FILE_TIMEOUT):
         known = read_object(file) if file.exists() else {}
         found = {**known, **machines, "version": MachineCollection.api_version}
-        atomic_write(file, spell_json(found))
+        atomic_write(file, format_json(found))
 
 
 def newest_commits(repository: Path, branches: Sequence[str | None]) -> list[str] | None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.report.site.manifest import complete_manifest, spell_turned_text
+from hpml_plugins.report.site.manifest import complete_manifest, escape_direction_in_files
 from hpml_plugins.report.site.previous import replacing
 from hpml_plugins.temporary import temporary_folder
 
@@ -40,7 +40,7 @@ def staged_site(args: Any, site: Path, digest: str) -> Iterator[None]:
             args.html_dir = str(folder / "site")
             with replacing(site):
                 yield
-            spell_turned_text(folder / "site")
+            escape_direction_in_files(folder / "site")
             complete_manifest(folder / "site", digest)
             _replace(site, folder)
         finally:

@@ -61,7 +61,7 @@ def command(
     """
     if available:
         rows = _available(settings.registry)
-        print_json(rows) if as_json else say(*_spell_available(rows, settings.registry))
+        print_json(rows) if as_json else say(*_format_available(rows, settings.registry))
         return 0
     registry = read_registry(settings.registry)
     node = detect_node()
@@ -93,11 +93,11 @@ def _available(registry: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _spell_available(rows: list[dict[str, Any]], registry: Path) -> Iterator[str]:
+def _format_available(rows: list[dict[str, Any]], registry: Path) -> Iterator[str]:
     if not rows:
         yield f"no installed package offers a plugin (entry points of the group {GROUP!r})"
         return
-    yield from align([("entry point", "from", "registry"), *map(_spell_entry, rows)])
+    yield from align([("entry point", "from", "registry"), *map(_format_entry, rows)])
     if missing := [row["entry point"] for row in rows if not row["entry"]]:
         yield ""
         yield f"To add what is not in {registry}:"
@@ -105,7 +105,7 @@ def _spell_available(rows: list[dict[str, Any]], registry: Path) -> Iterator[str
             yield f"  - {{name: {name}, entry_point: {name}}}"
 
 
-def _spell_entry(row: dict[str, Any]) -> tuple[str, str, str]:
+def _format_entry(row: dict[str, Any]) -> tuple[str, str, str]:
     origin = f"{row['distribution']} {row['version']}".strip()
     return row["entry point"], origin, row["entry"] or "–"
 

@@ -252,7 +252,7 @@ def _find_records(
     commit, run: prefixes. Raises UsageError if there is none.
     """
     from hpml_plugins.cli.run import choose, is_chosen, split_choice
-    from hpml_plugins.model.formatting import spell_choice
+    from hpml_plugins.model.formatting import format_choice
     from hpml_plugins.store import read_file, record_files
 
     stored = [
@@ -261,7 +261,7 @@ def _find_records(
     wanted: dict[str, list[str]] = {}
     for key, text in map(split_choice, choices):
         offered = {
-            spell_choice(each.params[key])
+            format_choice(each.params[key])
             for _, each in stored
             if each.benchmark == name and key in each.params
         }

@@ -28,7 +28,7 @@ from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.measure import import_before_fork
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.data_source import LoadableData, available_sources, use_sources
-from hpml_plugins.model.formatting import name_point, spell_choice
+from hpml_plugins.model.formatting import format_choice, name_point
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.serialization import encode
 from hpml_plugins.node import data_used, detect_node, filed_under, unmet
@@ -312,7 +312,7 @@ def _tasks(
                 f"{name!r} has no parameter {key!r}; {nearest(key, sorted(known))}"
             )
         offered = {
-            spell_choice(value)
+            format_choice(value)
             for benchmark in found
             for value in benchmark.grid.get(key, ())
         }
@@ -348,7 +348,7 @@ def split_choice(choice: str) -> tuple[str, str]:
 def is_chosen(params: Params, chosen: Mapping[str, Sequence[str]]) -> bool:
     """Whether a point has one of the chosen values of each parameter.  chosen: from `choose`."""
     return all(
-        key in params and spell_choice(params[key]) in values
+        key in params and format_choice(params[key]) in values
         for key, values in chosen.items()
     )
 
@@ -357,15 +357,15 @@ def choose(text: str, offered: Container[str]) -> list[str]:
     """The values selected by a choice: an offered value with a comma as a whole, else the parts
     between commas.
 
-    offered: in the form that `spell_choice` returns. A text needs quotes only if the same
+    offered: in the form that `format_choice` returns. A text needs quotes only if the same
     characters without quotes are also offered, as a number.
     """
 
-    def spellings(value: str) -> tuple[str, ...]:
+    def forms(value: str) -> tuple[str, ...]:
         return value, *([value.lower()] if value in ("True", "False") else []), repr(value)
 
     def meant(value: str) -> str:
-        return next((each for each in spellings(value) if each in offered), value)
+        return next((each for each in forms(value) if each in offered), value)
 
     whole = meant(text)
     return [whole] if whole in offered else [meant(value) for value in text.split(",")]

@@ -20,11 +20,11 @@ from hpml_plugins.model.formatting import (
     change,
     counted,
     estimate,
+    format_choice,
     format_point,
     name_point,
     natural_key,
     quantity,
-    spell_choice,
     times,
     unquoted,
 )

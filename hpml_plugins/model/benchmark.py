@@ -22,7 +22,7 @@ from hpml_plugins.model.checking import (
     MOST_NAME,
     MOST_TEXT,
     check_fields,
-    spell,
+    format_given,
     takes,
 )
 from hpml_plugins.model.node import Node
@@ -238,7 +238,7 @@ def _too_large(benchmark: Benchmark) -> Iterator[str]:
             yield f"declares {count:,} {what}; at most {MOST_ENTRIES:,} are possible"
     if len(benchmark.version.encode()) > MOST_NAME or not benchmark.version.isprintable():
         yield (
-            f"version {spell(benchmark.version)} must be at most {MOST_NAME} printable"
+            f"version {format_given(benchmark.version)} must be at most {MOST_NAME} printable"
             " characters"
         )
 
@@ -248,7 +248,7 @@ def _grid_faults(grid: Any) -> Iterator[str]:
     if not isinstance(grid, Mapping):
         yield f"grid is a {type(grid).__name__}, not a dict of parameter → list of values"
     for key, values in grid.items():
-        name = spell(key)
+        name = format_given(key)
         if not _is_list(values):
             yield f"grid of {name} is not a list of values"
         if not values:
@@ -257,14 +257,14 @@ def _grid_faults(grid: Any) -> Iterator[str]:
             # no subclasses: NumPy scalars and enums cannot be stored
             if type(value) not in (str, int, float, bool):
                 yield (
-                    f"grid value {spell(value)} of {name} is a {type(value).__name__}, not text, a"
-                    " number or a bool"
+                    f"grid value {format_given(value)} of {name} is a {type(value).__name__},"
+                    " not text, a number or a bool"
                 )
             if isinstance(value, float) and not math.isfinite(value):
                 yield f"grid value {value!r} of {name} is not finite"
             if isinstance(value, str) and len(value) > MOST_TEXT:
                 what = f"has {len(value):,} characters; at most {MOST_TEXT:,} can be stored"
-                yield f"grid value {spell(value)} of {name} {what}"
+                yield f"grid value {format_given(value)} of {name} {what}"
             if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
                 yield f"a grid value of {name} is an integer of more than 64 bits"
         yield from _repeated(f"grid of {name} has value", values)
@@ -287,7 +287,7 @@ def _repeated(what: str, values: Sequence[object]) -> Iterator[str]:
     seen = set()
     for value in values:
         if value in seen:
-            yield f"{what} {spell(value)} twice"
+            yield f"{what} {format_given(value)} twice"
         seen.add(value)
 
 

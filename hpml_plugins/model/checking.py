@@ -84,7 +84,7 @@ def check_fields(value: Any, what: str, name: object = None) -> None:
         put = msgspec.structs.force_setattr
     else:
         put = object.__setattr__
-    what += "" if name is None else f" {spell(name)}"
+    what += "" if name is None else f" {format_given(name)}"
     for field, kind in _hints(value.__class__).items():
         put(value, field, check_value(getattr(value, field), kind, f"{what}: {field}"))
 
@@ -115,7 +115,7 @@ def check_value(given: Any, kind: Any, what: str, where: str | None = None) -> A
         )
         at = f" at {place.rstrip('`')}" if place else ""
         raise DefinitionError(
-            f"{what}={spell(given)}: {message[0].lower()}{message[1:]}{at}", where
+            f"{what}={format_given(given)}: {message[0].lower()}{message[1:]}{at}", where
         ) from None
     # An unpaired surrogate, an integer of more than 64 bits, a list that contains itself
     except (ValueError, OverflowError, AttributeError, RecursionError) as error:
@@ -123,7 +123,7 @@ def check_value(given: Any, kind: Any, what: str, where: str | None = None) -> A
     return converted
 
 
-def spell(value: object) -> str:
+def format_given(value: object) -> str:
     """Format a value that a plugin gave for a message: plain values as Python writes them,
     shortened; for others the type."""
     with suppress(ValueError):  # the repr of an int with thousands of digits

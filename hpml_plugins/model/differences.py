@@ -92,7 +92,7 @@ def unusual_conditions(record: Record) -> list[str]:
     return found
 
 
-def spell_card(card: str) -> str:
+def format_card(card: str) -> str:
     """The abbreviated UUIDs of one or several cards, or of a boot of the host.  card: see
     `card_of`."""
     return " + ".join(map(_digits, card.split(",")))
@@ -140,10 +140,10 @@ def _card_memory(record: Record) -> float:
 def _mig(record: Record) -> str:
     """Whether MIG is on, and which part of its card a MIG device is; empty if the card does not
     support MIG."""
-    return _joined(map(_spell_mig, record.gpus))
+    return _joined(map(_format_mig, record.gpus))
 
 
-def _spell_mig(gpu: Mapping[str, Any]) -> str:
+def _format_mig(gpu: Mapping[str, Any]) -> str:
     if gpu.get("mig") is None:
         return ""
     if not gpu["mig"]:
@@ -195,7 +195,7 @@ def _node_fact(key: str) -> Callable[[Record], str]:
 
 def _gpu_fact(key: str, unit: str = "") -> Callable[[Record], str]:
     """A fact of the GPUs, once if it is the same for all."""
-    return lambda record: _joined(_spell(gpu.get(key), unit) for gpu in record.gpus)
+    return lambda record: _joined(_format_fact(gpu.get(key), unit) for gpu in record.gpus)
 
 
 def _joined(texts: Iterable[str]) -> str:
@@ -203,7 +203,7 @@ def _joined(texts: Iterable[str]) -> str:
     return " + ".join(dict.fromkeys(filter(None, texts)))
 
 
-def _spell(value: object, unit: str = "") -> str:
+def _format_fact(value: object, unit: str = "") -> str:
     if isinstance(value, float):
         return f"{value:g}{unit}"
     return "" if value is None else str(value)
@@ -262,7 +262,7 @@ _FACTS: dict[str, Callable[[Record], str]] = {
     "NCCL": _info("nccl"),
     "MIG": _mig,
     "cores": _node_fact("num_cpu"),
-    "other processes on the card": lambda record: _spell(
+    "other processes on the card": lambda record: _format_fact(
         record.conditions.get("other_processes")
     ),
     "rounds": lambda record: str(record.measured_rounds) if record.status == "ok" else "",

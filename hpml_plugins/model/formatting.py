@@ -192,7 +192,7 @@ def unquoted(value: str) -> str:
     return value
 
 
-def spell_choice(value: object) -> str:
+def format_choice(value: object) -> str:
     """A parameter's value as in `-p` and in the registry: YAML's true, not Python's True.
 
     A text that can be read as another value keeps its quotes: `-p "x='1'"` is not `-p x=1`.

@@ -77,9 +77,9 @@ class ProgramOutput:
             raise HpmlError(
                 f"{where} no number in its output: {one_line(printed or errors)[:200]!r}"
             ) from None
-        spelled = one_line(str(found))[:100]
+        text = one_line(str(found))[:100]
         if not math.isfinite(number):
-            raise HpmlError(f"it printed {spelled}, not a finite number")
+            raise HpmlError(f"it printed {text}, not a finite number")
         if number < 0 and not may_be_negative(self.unit, "lower"):
-            raise HpmlError(f"it printed {spelled}, but {self.unit} cannot be negative")
+            raise HpmlError(f"it printed {text}, but {self.unit} cannot be negative")
         return number

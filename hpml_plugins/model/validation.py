@@ -28,7 +28,7 @@ from hpml_plugins.model.checking import (
 )
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.units import UNITS, is_right_direction, may_be_negative
-from hpml_plugins.terminal import unturned
+from hpml_plugins.terminal import escape_direction
 
 #: By how many seconds the clock of another machine may be ahead of this one's.
 CLOCK_AHEAD = 86400.0
@@ -73,7 +73,7 @@ def check_schema(found: object, known: int) -> None:
         else:
             hint = ""
         raise ValidationError(
-            f"schema {_spell(found)} is unknown; this version reads up to {known}{hint}"
+            f"schema {_abridged(found)} is unknown; this version reads up to {known}{hint}"
         )
 
 
@@ -81,14 +81,14 @@ def check_commit(commit: str) -> None:
     """Raise ValidationError for an invalid commit. Valid: 40 or 64 hexadecimal digits, or empty if
     nothing was committed."""
     if not _COMMIT.fullmatch(commit):
-        raise ValidationError(f"commit {_spell(commit)} is not 40 hexadecimal digits")
+        raise ValidationError(f"commit {_abridged(commit)} is not 40 hexadecimal digits")
 
 
 @functools.lru_cache(maxsize=4096)
 def check_machine(machine: str) -> None:
     """Raise ValidationError for a machine name that cannot be a folder name. Empty: unknown."""
     if machine.startswith(".") or "/" in machine or "\\" in machine:
-        raise ValidationError(f"machine {_spell(machine)} cannot name a folder")
+        raise ValidationError(f"machine {_abridged(machine)} cannot name a folder")
     _check_name("machine", machine)
 
 
@@ -97,7 +97,7 @@ def check_environment(environment: str) -> None:
     """Raise ValidationError for an invalid environment name, since files are named after it. Empty:
     outside asv."""
     if environment.startswith(".") or _NOT_IN_ENVIRONMENT.search(environment):
-        raise ValidationError(f"environment {_spell(environment)} cannot name a file")
+        raise ValidationError(f"environment {_abridged(environment)} cannot name a file")
     _check_name("environment", environment)
 
 
@@ -124,7 +124,9 @@ def hide_homes(text: str) -> str:
 
 
 def _is_suspicious(text: str) -> bool:
-    return bool(_HOME.search(text)) or (not text.isascii() and unturned(text) != text)
+    return bool(_HOME.search(text)) or (
+        not text.isascii() and escape_direction(text) != text
+    )
 
 
 def cleaned(record: Record) -> Record:
@@ -139,7 +141,7 @@ def cleaned(record: Record) -> Record:
         return record
 
     def plain(texts: list[str]) -> list[str]:
-        return [unturned(hide_homes(text)) for text in texts]
+        return [escape_direction(hide_homes(text)) for text in texts]
 
     reason, output = plain([record.reason, record.output])
     return replace(
@@ -262,14 +264,14 @@ def _check_declaration(name: str, unit: str, direction: str | None) -> None:
         "metric", name, _METRIC.fullmatch(name), "lower-case letters, digits and _"
     )
     if unit not in UNITS:
-        raise ValidationError(f"metric {name} has the unknown unit {_spell(unit)}")
+        raise ValidationError(f"metric {name} has the unknown unit {_abridged(unit)}")
     if not is_right_direction(unit, direction):
         raise ValidationError(f"metric {name}: {direction} is never better in {unit}")
 
 
 def _check_letters(what: str, name: str, right: object, letters: str) -> None:
     if not right:
-        raise ValidationError(f"{what} {_spell(name)} is not a name of {letters}")
+        raise ValidationError(f"{what} {_abridged(name)} is not a name of {letters}")
     _check_name(what, name)
 
 
@@ -278,13 +280,13 @@ def _check_name(what: str, name: str) -> None:
     size = len(name.encode("utf-8", "surrogatepass"))
     if size > MOST_NAME:
         raise ValidationError(
-            f"{what} {_spell(name)} has {size:,} bytes, and {MOST_NAME} are allowed"
+            f"{what} {_abridged(name)} has {size:,} bytes, and {MOST_NAME} are allowed"
         )
     if not name.isprintable():
         raise ValidationError(
-            f"{what} {_spell(name)} holds a character that cannot be printed"
+            f"{what} {_abridged(name)} holds a character that cannot be printed"
         )
 
 
-def _spell(value: object) -> str:
+def _abridged(value: object) -> str:
     return abridge(repr(value), 80)

@@ -170,8 +170,8 @@ def read_yaml(path: Path, shape: type[T]) -> tuple[T, YamlLines]:
 
 
 def _explain(error: msgspec.ValidationError, lines: YamlLines, shape: Any) -> RegistryError:
-    message, _, spelled = str(error).partition(" - at `")
-    path = _path_of(spelled.rstrip("`"))
+    message, _, place = str(error).partition(" - at `")
+    path = _path_of(place.rstrip("`"))
     if unknown := re.search(r"unknown field `(.+)`", message):
         key = unknown[1]
         known: set[str] = set()
@@ -198,11 +198,11 @@ def _explain(error: msgspec.ValidationError, lines: YamlLines, shape: Any) -> Re
 
 
 def _in_words(types: re.Match[str]) -> str:
-    spelled = types[1].removesuffix(" | null").split(" | ")
-    return " or ".join(TYPES.get(each, each) for each in spelled)
+    names = types[1].removesuffix(" | null").split(" | ")
+    return " or ".join(TYPES.get(each, each) for each in names)
 
 
-def _path_of(spelled: str) -> Place:
+def _path_of(place: str) -> Place:
     """Convert a path in msgspec's notation, `$.plugins[3].grid`."""
-    steps = re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]", spelled)
+    steps = re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]", place)
     return tuple(int(index) if index else key for key, index in steps)

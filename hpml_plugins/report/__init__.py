@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hpml_plugins.report.drawing import plain_cell
     from hpml_plugins.report.export import record_rows
     from hpml_plugins.report.figures import Drawable, collect
-    from hpml_plugins.report.points import spell_samples
+    from hpml_plugins.report.points import format_samples
     from hpml_plugins.report.progress import RunReport
     from hpml_plugins.report.reading import History, Outcome, TrackedMetric
     from hpml_plugins.report.shares import share_of_peak
@@ -27,7 +27,7 @@ _LATER = {
     ".drawing": ("plain_cell",),
     ".export": ("record_rows",),
     ".figures": ("Drawable", "collect"),
-    ".points": ("spell_samples",),
+    ".points": ("format_samples",),
     ".progress": ("RunReport",),
     ".reading": ("History", "Outcome", "TrackedMetric"),
     ".shares": ("share_of_peak",),

@@ -639,14 +639,14 @@ def complete(
 def _copied(chart: Chart) -> Chart:
     """A copy that can be modified. Raises DefinitionError for a chart with links or external
     data."""
-    spelled = json.dumps(chart)
+    encoded = json.dumps(chart)
     # a quote within a text is escaped
-    if outward := re.search(r'"(href|url)":', spelled):
+    if outward := re.search(r'"(href|url)":', encoded):
         raise DefinitionError(
             f"a chart must not have {outward[1]!r}: links and external data are not allowed",
             "",
         )
-    copied: Chart = json.loads(spelled)
+    copied: Chart = json.loads(encoded)
     return copied
 
 

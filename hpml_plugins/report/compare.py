@@ -25,7 +25,7 @@ from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import change, counted, format_point, natural_key
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.report.points import spell_samples
+from hpml_plugins.report.points import format_samples
 from hpml_plugins.report.tables import as_text
 from hpml_plugins.store import Index, of_node
 
@@ -473,21 +473,21 @@ def as_lines(compared: Sequence[Compared], width: int) -> Iterator[str]:
                 yield _INDENT + row
             else:
                 yield from wrap(
-                    f"{each.label}: {_against(each.difference)}, {_spell_verdict(each)}",
+                    f"{each.label}: {_against(each.difference)}, {_format_verdict(each)}",
                     width,
                     initial_indent=_INDENT,
                     subsequent_indent=f"{_INDENT}  ",
                 )
-                yield f"{_INDENT}  A {_spell(each.a, each.unit)}"
-                yield f"{_INDENT}  B {_spell(each.b, each.unit)}"
+                yield f"{_INDENT}  A {_format_value(each.a, each.unit)}"
+                yield f"{_INDENT}  B {_format_value(each.b, each.unit)}"
 
 
 _SHOWN = ("metric", "A", "B", "B against A", "verdict")
 _INDENT = "    "
 
 
-def _spell(value: MeasuredValue, unit: str) -> str:
-    return spell_samples(value, unit) + " busy" * value.is_busy
+def _format_value(value: MeasuredValue, unit: str) -> str:
+    return format_samples(value, unit) + " busy" * value.is_busy
 
 
 def as_table(
@@ -510,8 +510,11 @@ def as_table(
         row |= {"metric": each.label if formatted else each.metric}
         found = each.difference
         if formatted:
-            row |= {"A": _spell(each.a, each.unit), "B": _spell(each.b, each.unit)}
-            row |= {"B against A": _against(found), "verdict": _spell_verdict(each)}
+            row |= {
+                "A": _format_value(each.a, each.unit),
+                "B": _format_value(each.b, each.unit),
+            }
+            row |= {"B against A": _against(found), "verdict": _format_verdict(each)}
         else:
             row |= {
                 "regime": each.regime,
@@ -578,7 +581,7 @@ def _confounders_of(points: Mapping[_Place, Sequence[Confounder]]) -> Iterator[s
         yield f"{share}: {'; '.join(texts)}"
 
 
-def _spell_verdict(each: Compared) -> str:
+def _format_verdict(each: Compared) -> str:
     """`BETTER, at least 1.40×`, for B over A; for undecided values only the bounds, without the
     reason, which `notes` gives."""
     found = each.difference.undirected

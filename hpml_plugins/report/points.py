@@ -75,7 +75,7 @@ def describe_first(record: Record, roof: Roof) -> str:
     if not record.metrics:
         return "no metric"
     name, samples = next(iter(record.metrics.items()))
-    value = f"{name} {spell_samples(samples, samples.unit)}"
+    value = f"{name} {format_samples(samples, samples.unit)}"
     return ", ".join(filter(None, [value, describe_limit(record, roof)]))
 
 
@@ -86,7 +86,7 @@ def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[
     Parameters that all points share are in a line before the tables. After the metrics come the
     shares of peak and roof, if the work is declared.
     """
-    cells = [_spell_metrics(record) | shares(record, roof) for record in records]
+    cells = [_format_metrics(record) | shares(record, roof) for record in records]
     metrics = list(dict.fromkeys(name for each in cells for name in each))
     params = records[0].params if records else {}
     varying = _varying([record.params for record in records])
@@ -108,9 +108,9 @@ def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[
         metrics = metrics[count:]
 
 
-def _spell_metrics(record: Record) -> dict[str, str]:
+def _format_metrics(record: Record) -> dict[str, str]:
     return {
-        name: spell_samples(samples, samples.unit)
+        name: format_samples(samples, samples.unit)
         for name, samples in record.metrics.items()
     }
 
@@ -145,7 +145,7 @@ def describe_points(
         yield printable(f"{kind}: {which}: {text}")
 
 
-def spell_samples(samples: MetricSamples | MeasuredValue, unit: str) -> str:
+def format_samples(samples: MetricSamples | MeasuredValue, unit: str) -> str:
     """The median of a metric with its interval, as `formatting.estimate` writes it."""
     return f"{estimate(samples.estimate, unit)} {samples.regime}".rstrip()
 
@@ -238,7 +238,7 @@ def headlines(
         record, metric = found
         shown = record if task.regime == "settled" else _at_boost(record)
         samples = shown.metrics[metric]
-        value = spell_samples(samples, samples.unit)
+        value = format_samples(samples, samples.unit)
         limit = describe_limit(shown, roof, metric)
         earlier = "" if record.run in runs else "earlier"
         rows.append([asked.task, value, limit, earlier])

@@ -118,7 +118,7 @@ class RunReport(Follower):
             self.times.learn_build(self._began - self._ended)
         left = self.time_left
         if left.seconds > INTERVAL:
-            say(f"Measuring {points} in {rounds}: {self._spell_left(left)}", error=True)
+            say(f"Measuring {points} in {rounds}: {self._format_left(left)}", error=True)
 
     def start_round(self, this: Round, task: Task) -> None:
         """The measurement of a round starts."""
@@ -142,13 +142,13 @@ class RunReport(Follower):
         left = TimeLeft(*(max(0.0, each - gone) for each in left))
         return left.within(self.limit.left) if self.limit else left
 
-    def _spell_left(self, left: TimeLeft) -> str:
+    def _format_left(self, left: TimeLeft) -> str:
         """The time in words: a range if it is uncertain."""
         if left.is_one_number:
-            return f"{self._at_most} {_spell_time(left.seconds)}"
+            return f"{self._at_most} {_format_time(left.seconds)}"
         if self._at_most == "about":
-            return _spell_range(left.low, left.high)
-        return f"{self._at_most} {_spell_time(left.high)}"
+            return _format_range(left.low, left.high)
+        return f"{self._at_most} {_format_time(left.high)}"
 
     def leave_out(self, task: Task, measured_rounds: int) -> None:
         """A point, or the rest of its rounds, does not fit into the limit."""
@@ -177,7 +177,7 @@ class RunReport(Follower):
         self._share = max(self._share, min(of_run, MOST_SHARE))
         doing = text if share is None else f"{text} {share:.0%}"
         # the share in asv's format: `hpml jobs` searches for it
-        told = f"[{self._share:4.0%}] {self._spell_left(left)} left"
+        told = f"[{self._share:4.0%}] {self._format_left(left)} left"
         if terminal:
             line = one_line(f"{told}: {self._current} {doing}")
             filled = round(BAR * self._share)
@@ -320,7 +320,8 @@ class RunReport(Follower):
         measured = self._measured
         benchmarks = counted(len({record.benchmark for record in measured}), "benchmark")
         points = f"{counted(len(measured), 'point')} of {benchmarks}"
-        yield f"Measured {points} on {machine} in {_spell_time(clocks.monotonic() - self._started)}"
+        taken = _format_time(clocks.monotonic() - self._started)
+        yield f"Measured {points} on {machine} in {taken}"
         yield from [*self.kept, *self.without_number]
         yield from [*self.omitted, *self.noisy, *self.busy, *self.code_changes]
         yield f"Stored in {results / machine / 'records'}"
@@ -336,7 +337,7 @@ def _differ_in_code(a: Record, b: Record) -> bool:
     return measuring_code(a) != measuring_code(b)
 
 
-def _spell_range(low: float, high: float) -> str:
+def _format_range(low: float, high: float) -> str:
     """A range, with the lower end rounded down and the upper one up."""
     if high < 2 * 60:
         return f"{math.floor(low / 10) * 10} to {math.ceil(high / 10) * 10} s"
@@ -349,7 +350,7 @@ def _spell_range(low: float, high: float) -> str:
     return f"{math.floor(low / 360) / 10:g} to {math.ceil(high / 360) / 10:g} h"
 
 
-def _spell_time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

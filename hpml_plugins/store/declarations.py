@@ -148,7 +148,8 @@ def join_entries(
             joined[name] = {**kept, "params": values}
         else:
             decided.append(
-                f"{name} is {_spell(mine)} and {_spell(entry)}; {_spell(kept)} is kept"
+                f"{name} is {_describe_entry(mine)} and {_describe_entry(entry)};"
+                f" {_describe_entry(kept)} is kept"
             )
     return joined, decided
 
@@ -174,15 +175,15 @@ def keep_declared(written: Mapping[str, Any], found: Mapping[str, Any]) -> Entri
     return kept
 
 
-def sorted_values(spellings: Iterable[str]) -> list[str]:
+def sorted_values(texts: Iterable[str]) -> list[str]:
     """Sort values of a parameter, given as Python's repr: numbers by size, then others by name."""
 
-    def key(spelling: str) -> tuple[int, float, str]:
-        value = value_of(spelling)
+    def key(text: str) -> tuple[int, float, str]:
+        value = value_of(text)
         is_number = isinstance(value, int | float) and value == value
-        return (0, float(value), spelling) if is_number else (1, 0.0, spelling)
+        return (0, float(value), text) if is_number else (1, 0.0, text)
 
-    return sorted(spellings, key=key)
+    return sorted(texts, key=key)
 
 
 def _declaration(entry: Any) -> Declaration | None:
@@ -231,7 +232,7 @@ def _version(text: str) -> tuple[int, Any]:
         return 0, text
 
 
-def _spell(entry: Any) -> str:
+def _describe_entry(entry: Any) -> str:
     declaration = _declaration(entry)
     if not declaration:
         return repr(entry)[:100]

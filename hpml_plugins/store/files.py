@@ -212,7 +212,7 @@ def remove_partial_files(folder: Path, name: str = "*") -> None:
         left.unlink(missing_ok=True)
 
 
-def spell_json(data: Any, *, compact: bool = False) -> bytes:
+def format_json(data: Any, *, compact: bool = False) -> bytes:
     """Format JSON as asv does: results compact, all other files sorted and indented."""
     text = json.dumps(data) if compact else json.dumps(data, indent=4, sort_keys=True)
     return text.encode()

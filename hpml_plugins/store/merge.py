@@ -25,11 +25,11 @@ from hpml_plugins.store.asv_results import is_result_file, rows_without
 from hpml_plugins.store.declarations import DECLARATIONS, join_entries
 from hpml_plugins.store.files import (
     atomic_write,
+    format_json,
     open_result,
     path_in,
     read_object,
     results_folder,
-    spell_json,
     walk_results,
 )
 from hpml_plugins.store.locks import Lock, lock_declarations, lock_machine
@@ -206,7 +206,7 @@ class Merge:
             self.files.append(target)
             if not self.dry_run:
                 compact = target.name not in (DECLARATIONS, MACHINE)  # as asv writes them
-                atomic_write(target, spell_json(joined, compact=compact))
+                atomic_write(target, format_json(joined, compact=compact))
 
     def _read_target(
         self, target: Path, read: Callable[[Path], dict[Any, Any]]

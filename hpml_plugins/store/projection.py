@@ -37,9 +37,9 @@ from hpml_plugins.store.declarations import (
 from hpml_plugins.store.files import (
     OnDamage,
     atomic_write,
+    format_json,
     path_in,
     read_object_or_empty,
-    spell_json,
 )
 from hpml_plugins.store.index import Index
 from hpml_plugins.store.locks import lock_declarations
@@ -416,4 +416,4 @@ def add_entries(results: Path, entries: Mapping[str, Any]) -> None:
     path = results / DECLARATIONS
     with lock_declarations(results):
         joined = keep_declared({VERSION_KEY: FORMAT, **entries}, read_object_or_empty(path))
-        atomic_write(path, spell_json(joined))
+        atomic_write(path, format_json(joined))

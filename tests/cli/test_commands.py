@@ -72,13 +72,13 @@ def test_list_fits_the_terminal_and_shows_what_was_named(hpml: Hpml, write: Writ
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_boolean_is_spelled_as_in_the_registry_or_as_in_python(
+def test_a_boolean_is_written_as_in_the_registry_or_as_in_python(
     hpml: Hpml, write: Write
 ) -> None:
     write("registry.yaml", "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
     write("toy.py", TOY.replace("[10, 1000]", "[True, False]"))
-    for spelled in ("false", "False"):
-        (row,) = hpml("run", "toy", "-p", f"size={spelled}", "--json").stdout.splitlines()
+    for text in ("false", "False"):
+        (row,) = hpml("run", "toy", "-p", f"size={text}", "--json").stdout.splitlines()
         assert json.loads(row)["params"] == {"size": False}
     assert (
         "size 'no' is not in the grid of 'toy'; "

@@ -105,9 +105,9 @@ def _read_text(data: bytes, folder: Path) -> str:
     ):
         hold_printable(one)
         one.encode()
-    spelled = printable_json(json.dumps([told], ensure_ascii=False))
-    hold_printable(spelled)
-    assert json.loads(spelled) == [told] or not whole
+    encoded = printable_json(json.dumps([told], ensure_ascii=False))
+    hold_printable(encoded)
+    assert json.loads(encoded) == [told] or not whole
     record = a_record(told)
     failed = msgspec.structs.replace(record, status="failed", reason=told)
     table = Table.of_records([record], "time")

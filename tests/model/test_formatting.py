@@ -149,7 +149,7 @@ def test_values_are_sorted_by_the_numbers_in_them() -> None:
         assert sorted([ordered[-1], *ordered[:-1]], key=display.natural_key) == ordered
 
 
-def test_a_point_is_spelled_without_the_quotes_of_repr() -> None:
+def test_a_point_is_written_without_the_quotes_of_repr() -> None:
     assert display.format_point({"rows": 4096, "mode": "fast"}) == "rows=4096, mode=fast"
     assert (
         display.format_point_texts({"rows": "4096", "mode": "'fast'"})

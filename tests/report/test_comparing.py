@@ -35,7 +35,7 @@ from hpml_plugins.report.compare import (
     summarise,
 )
 from hpml_plugins.report.known import KnownRecords
-from hpml_plugins.report.points import spell_samples
+from hpml_plugins.report.points import format_samples
 from hpml_plugins.store import append_record, read_records, record_file
 
 OLD, NEW = "a" * 40, "b" * 40
@@ -240,7 +240,7 @@ def test_a_step_that_throttles_is_shown_with_its_regime() -> None:
     (row,) = as_table(rows, formatted=True).rows()
     assert str(row["A"]).endswith("% sustained")
     assert str(row["B"]).endswith("%")
-    assert spell_samples(held.metrics["time"], "s").endswith("% sustained")
+    assert format_samples(held.metrics["time"], "s").endswith("% sustained")
 
 
 def test_code_gets_the_numbers_and_the_interval_of_the_ratio() -> None:
@@ -464,7 +464,7 @@ def hpml(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return call_hpml(folder, *words)
 
 
-def test_the_command_spells_units_and_signs(tmp_path: Path) -> None:
+def test_the_command_writes_units_and_signs(tmp_path: Path) -> None:
     done = hpml(tmp_path, "compare", "one", "two", "--format", "markdown")
     assert done.returncode == 0, done.stderr
     # Nothing was measured twice: the stated guess of 3 % gives a factor of exp(4.30 · √2 · 3 %)

@@ -259,10 +259,10 @@ def test_a_time_that_is_not_known_well_is_told_as_a_range() -> None:
         (TimeLeft(7200.0, 3700.0, 14000.0), "1 to 3.9 h"),
     ]
     for left, words in told:
-        assert report._spell_left(left) == words
+        assert report._format_left(left) == words
     # a gate may need less than what it plans
     early = RunReport(ends_early=True)
-    assert early._spell_left(TimeLeft(200.0, 130.0, 290.0)) == "at most 4 min 50 s"
+    assert early._format_left(TimeLeft(200.0, 130.0, 290.0)) == "at most 4 min 50 s"
 
 
 def test_the_commits_that_are_still_to_be_built_are_in_the_time_left(

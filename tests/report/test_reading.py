@@ -280,7 +280,7 @@ def test_other_software_stacks_stand_beside_the_history_of_the_nodes_own(
     assert "over-stack" not in read_point(tmp_path, "toy", "time", "size=20")
 
 
-def _spelled(history: History) -> list[object]:
+def _as_values(history: History) -> list[object]:
     """All that is kept of the Records, and those that stand for a point."""
     outcomes = [
         (place, list(benchmark.index.stored(place)))
@@ -312,7 +312,7 @@ def test_what_the_cache_has_of_a_file_gives_the_same_history(
         found = read_history(
             results, None, DECLARED, REVISIONS, {}, problems.append, keeps=keeps
         )
-        return _spelled(found), decoded.copy(), problems
+        return _as_values(found), decoded.copy(), problems
 
     fresh, files, problems = read(keeps=False)
     assert path in files and len(files) > 1

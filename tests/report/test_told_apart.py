@@ -18,7 +18,7 @@ from records import a_record
 from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.cli.run import choose
 from hpml_plugins.model import Table
-from hpml_plugins.model.formatting import format_point, spell_choice
+from hpml_plugins.model.formatting import format_choice, format_point
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.charts import Axis, complete, dot_chart
 from hpml_plugins.report.compare import Side, as_lines, compare, summarise
@@ -81,7 +81,7 @@ def read(folder: Path, records: list[Record], declared: dict[str, Any]) -> Histo
 
 
 @pytest.mark.parametrize("names", [("x",), ("x", "y")])
-def test_points_that_differ_are_spelled_differently(names: tuple[str, ...]) -> None:
+def test_points_that_differ_have_different_texts(names: tuple[str, ...]) -> None:
     points = [
         dict(zip(names, values, strict=True))
         for values in itertools.product(LOOK_ALIKE, repeat=len(names))
@@ -93,10 +93,10 @@ def test_each_has_a_history_of_its_own_with_a_command_that_means_it(tmp_path: Pa
     history = read(tmp_path, measured(LOOK_ALIKE), as_declared(LOOK_ALIKE))
     metric = history.metrics["toy.track_time"]
     lines = {label: metric.line(label, "m") for label in metric.benchmark.points}
-    offered = set(map(spell_choice, LOOK_ALIKE))
+    offered = set(map(format_choice, LOOK_ALIKE))
     for label, value in zip(lines, LOOK_ALIKE, strict=True):
         *_, option = shlex.split(run_command(metric.benchmark, label))
-        assert choose(option.removeprefix("x="), offered) == [spell_choice(value)]
+        assert choose(option.removeprefix("x="), offered) == [format_choice(value)]
     shown = [reading.value for line in lines.values() for _, reading in line if reading]
     assert shown == [n + 1.0 for n in range(len(LOOK_ALIKE))]
     assert len(history.current()) == len(LOOK_ALIKE)
@@ -104,12 +104,12 @@ def test_each_has_a_history_of_its_own_with_a_command_that_means_it(tmp_path: Pa
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_choice_on_the_command_line_means_one_of_them(pair: tuple[Any, Any]) -> None:
-    offered = set(map(spell_choice, pair))
+    offered = set(map(format_choice, pair))
     assert len(offered) == 2
     for value in pair:
-        assert choose(spell_choice(value), offered) == [spell_choice(value)]
-    # without a number that is spelled so, a text needs no quotes
-    assert choose(str(pair[1]), {spell_choice(pair[1])}) == [spell_choice(pair[1])]
+        assert choose(format_choice(value), offered) == [format_choice(value)]
+    # without a number of the same text, a text needs no quotes
+    assert choose(str(pair[1]), {format_choice(pair[1])}) == [format_choice(pair[1])]
 
 
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if str in map(type, pair)])
@@ -212,6 +212,6 @@ def test_each_is_measured_by_the_command_that_pages_give(
     write("grids.py", GRIDS)
     write("registry.yaml", "version: 1\nplugins:\n  - {name: grids, path: grids.py}\n")
     for value, shown in ((1, "10"), ("1", "20")):
-        ended = hpml("run", "mixed", "-p", f"x={spell_choice(value)}")
+        ended = hpml("run", "mixed", "-p", f"x={format_choice(value)}")
         assert ended.returncode == 0, ended.stderr
         assert ended.stdout.splitlines()[-2:] == ["m", shown]

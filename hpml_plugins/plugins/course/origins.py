@@ -15,7 +15,7 @@ import msgspec
 
 from hpml_plugins import HpmlError, Record, Table
 from hpml_plugins.model import Cell, Row, format_point
-from hpml_plugins.report import Drawable, plain_cell, point_link, spell_samples
+from hpml_plugins.report import Drawable, format_samples, plain_cell, point_link
 
 #: A row's known cells, as (column, Python's repr).
 Cells = frozenset[tuple[str, str]]
@@ -57,7 +57,7 @@ class RecordLink(NamedTuple):
         commit, metric = record.commit[:8] or "unknown", record.metrics[name]
         told = (
             f"{record.machine} at {commit}: {record.benchmark} · {name}"
-            f" {spell_samples(metric, metric.unit)}"
+            f" {format_samples(metric, metric.unit)}"
         )
         return cls(record.benchmark, name, format_point(record.params), commit, told)
 

@@ -41,8 +41,8 @@ from hpml_plugins.model import (
     Cell,
     Row,
     estimate,
+    format_choice,
     quantity,
-    spell_choice,
     times,
     unquoted,
 )
@@ -341,7 +341,7 @@ def _columns(rows: Table, names: Iterable[str], where: str) -> tuple[Table, list
 
 def _is_named(cell: Cell, texts: Sequence[str]) -> bool:
     """Whether an option selects the cell, by its text in the table or in the form of `-p`."""
-    return cell in texts or spell_choice(cell) in texts
+    return cell in texts or format_choice(cell) in texts
 
 
 def _joined(options: Mapping[str, str]) -> str:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from hpml_plugins.errors import HpmlError, needs_extra
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import POLICY, navigation
-from hpml_plugins.terminal import unturned
+from hpml_plugins.terminal import escape_direction
 
 #: The name of asv's page; the site's first page is ours.
 PAGE = "asv.html"
@@ -189,7 +189,7 @@ def _drop_empty_rows(summary: Path) -> None:
 def _pack(path: Path, text: str) -> None:
     """Write a JSON file deflated: a tenth of the bytes."""
     packer = zlib.compressobj(zlib.Z_BEST_COMPRESSION, wbits=-zlib.MAX_WBITS)
-    packed = packer.compress(unturned(text).encode()) + packer.flush()
+    packed = packer.compress(escape_direction(text).encode()) + packer.flush()
     path.with_suffix(PACKED).write_bytes(packed)
 
 

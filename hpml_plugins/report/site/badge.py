@@ -16,7 +16,7 @@ from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.changes import Judged
 from hpml_plugins.report.site.data_files import INDEX
 from hpml_plugins.report.site.page import day
-from hpml_plugins.terminal import unturned
+from hpml_plugins.terminal import escape_direction
 
 #: The order in which they are listed.
 _VERDICTS = ("WORSE", "BETTER", "BOUND", "AMBIGUOUS", "SAME")
@@ -82,7 +82,7 @@ def write_summary(
         },
         "data": INDEX,
     }
-    text = unturned(msgspec.json.format(msgspec.json.encode(summary)).decode())
+    text = escape_direction(msgspec.json.format(msgspec.json.encode(summary)).decode())
     (html_dir / "summary.json").write_text(f"{text}\n", encoding="utf-8")
     (html_dir / "badge.svg").write_text(
         _draw(verdicts, failed, measured=bool(history.commits)), encoding="utf-8"

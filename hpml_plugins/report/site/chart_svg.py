@@ -35,8 +35,8 @@ def chart_svg(chart: Chart, name: str) -> Markup:
     name: unique in the page; the prefix of its identifiers. The numbers in a mark's tooltip become
     its title. Raises ValueError if vl-convert cannot draw the chart.
     """
-    spelled = json.dumps([_VERSION, _drawing_version(), chart], sort_keys=True)
-    digest = hashlib.sha256(spelled.encode()).hexdigest()
+    encoded = json.dumps([_VERSION, _drawing_version(), chart], sort_keys=True)
+    digest = hashlib.sha256(encoded.encode()).hexdigest()
     file = kept_file(f"{digest}.svg")
     if kept := read_kept(file):
         with suppress(HpmlError):  # another program may have written something else there
@@ -123,9 +123,9 @@ def _named(root: ElementTree.Element, name: str) -> str:
     for element in root.iter():
         for attribute, value in element.attrib.items():
             if "url(#" in value:
-                spelled = _REFERENCE.sub(
+                encoded = _REFERENCE.sub(
                     lambda found: f"url(#{names.get(found[1])})", value
                 )
-                element.set(attribute, spelled)
+                element.set(attribute, encoded)
     ElementTree.register_namespace("", _SVG.strip("{}"))
     return ElementTree.tostring(root, encoding="unicode")

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, ON_GPU, Physics
-from hpml_plugins.model.differences import spell_card
+from hpml_plugins.model.differences import format_card
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.nodes import NodeCoverage
 from hpml_plugins.report.site.workloads import Workload
@@ -118,7 +118,7 @@ def read_cards(
     readings = [
         CardReading(
             hardware,
-            spell_card(card),
+            format_card(card),
             str(component),
             math.exp(statistics.median(apart for apart, _ in values)),
             len(values),

@@ -119,8 +119,8 @@ def write_data_files(history: History, html_dir: Path, project: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (html_dir / INDEX).write_bytes(msgspec.json.encode(index))
     for name, schema in (("index", DataIndex), ("record", Record)):
-        spelled = json.dumps(json_schema(schema), ensure_ascii=False)
-        (folder / f"{name}.schema.json").write_text(spelled, encoding="utf-8")
+        encoded = json.dumps(json_schema(schema), ensure_ascii=False)
+        (folder / f"{name}.schema.json").write_text(encoded, encoding="utf-8")
 
 
 def data_path(machine: str, benchmark: str) -> str:

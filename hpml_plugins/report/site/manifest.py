@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.terminal import unturned
+from hpml_plugins.terminal import escape_direction
 
 #: In the published folder.
 NAME = "manifest.json"
@@ -50,16 +50,16 @@ def write_manifest(
     (html_dir / NAME).write_bytes(msgspec.json.encode(manifest))
 
 
-def spell_turned_text(html_dir: Path) -> None:
+def escape_direction_in_files(html_dir: Path) -> None:
     """Escape characters that change the direction of text in all data of a site: asv's index and
     graphs, the feed, pictures and tables; and in the names of asv's graphs, which its page looks up
     in the index. Pages and our own data are already escaped."""
     for path in sorted(html_dir.rglob("*"), reverse=True):  # contents before their folder
         if path.suffix in _DATA and path.is_file():
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
-            if (spelled := unturned(text)) != text:
-                path.write_text(spelled, encoding="utf-8", errors="surrogateescape")
-        if (name := unturned(path.name)) != path.name:
+            if (escaped := escape_direction(text)) != text:
+                path.write_text(escaped, encoding="utf-8", errors="surrogateescape")
+        if (name := escape_direction(path.name)) != path.name:
             path.rename(path.with_name(name))
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from hpml_plugins.analysis.measured import MeasuredValue, Values
 from hpml_plugins.analysis.verdicts import compare_values
 from hpml_plugins.model import formatting
-from hpml_plugins.model.differences import describe_share, spell_card
+from hpml_plugins.model.differences import describe_share, format_card
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.reading import History, Machine, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site.page import day, point_link
@@ -246,7 +246,7 @@ def _runs(
                     cards.setdefault(each.card, []).append(outcome.started)
     newest = heapq.nlargest(MOST_CARDS, cards.items(), key=lambda card: max(card[1]))
     shown = [
-        (spell_card(card), len(times), day(1000 * max(times), _MINUTE))
+        (format_card(card), len(times), day(1000 * max(times), _MINUTE))
         for card, times in newest
         if card
     ]

@@ -23,9 +23,9 @@ from markupsafe import Markup, escape
 
 from hpml_plugins.model.formatting import (
     estimate,
+    format_choice,
     quantity,
     shown_unit,
-    spell_choice,
     times,
 )
 from hpml_plugins.model.validation import hide_homes
@@ -35,7 +35,7 @@ from hpml_plugins.report.site.reported import reported
 from hpml_plugins.report.site.svg import MARKERS
 from hpml_plugins.report.tables import formatted, numeric
 from hpml_plugins.store.declarations import asv_name, value_of
-from hpml_plugins.terminal import unturned
+from hpml_plugins.terminal import escape_direction
 
 #: The content security policy: scripts are files of the site, and nothing is loaded from
 #: elsewhere. It is part of each page, so that it works on any web server. It is a second line of
@@ -117,12 +117,12 @@ def write_page(html_dir: Path, template: str, address: str = "", **values: Any) 
 def fill(template: str, **values: Any) -> str:
     """Render a template, without home folders and characters that change the direction of text."""
     filled = _templates().get_template(template).render(here=template, **values)
-    return unturned(hide_homes(filled))
+    return escape_direction(hide_homes(filled))
 
 
 def fill_text(template: str, here: str, **values: Any) -> str:
     """Render a template given as text, which may extend ours.  here: the address of the page."""
-    return unturned(_templates().from_string(template).render(here=here, **values))
+    return escape_direction(_templates().from_string(template).render(here=here, **values))
 
 
 def write_data(html_dir: Path, address: str, value: Any) -> None:
@@ -130,7 +130,7 @@ def write_data(html_dir: Path, address: str, value: Any) -> None:
     saves much."""
     path = html_dir / address
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = unturned(hide_homes(msgspec.json.encode(value).decode())).encode()
+    data = escape_direction(hide_homes(msgspec.json.encode(value).decode())).encode()
     call = b"hpml.put(%b,%b)"
     if len(data) > LEAST_PACKED:
         packer = zlib.compressobj(_LEVEL, wbits=-zlib.MAX_WBITS)
@@ -223,7 +223,7 @@ def run_command(benchmark: TrackedBenchmark, point: str) -> str:
     if not benchmark.plugin or point not in benchmark.declared:
         return ""
     choices = [
-        f"{name}={spell_choice(value_of(text))}"
+        f"{name}={format_choice(value_of(text))}"
         for name, text in benchmark.points[point].items()
     ]
     options = [word for choice in choices for word in ("-p", choice)]

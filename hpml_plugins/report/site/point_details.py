@@ -18,10 +18,10 @@ from packaging.version import InvalidVersion, Version
 from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.verdicts import why_not_judged
 from hpml_plugins.model import formatting
-from hpml_plugins.model.differences import spell_card
+from hpml_plugins.model.differences import format_card
 from hpml_plugins.model.record import STACK
 from hpml_plugins.report.charts import look
-from hpml_plugins.report.points import spell_samples
+from hpml_plugins.report.points import format_samples
 from hpml_plugins.report.reading import (
     History,
     Machine,
@@ -294,7 +294,7 @@ class PointDetails:
     def _title(self, name: str, each: _Reading) -> str:
         outcome = each.outcome
         unit = self.metric.unit
-        card = f"card {spell_card(each.value.card)}" if each.value.card else ""
+        card = f"card {format_card(each.value.card)}" if each.value.card else ""
         when = day(1000 * outcome.started, _MINUTE)
         return line_chart.dot_title(
             name, each.value.value, unit, card, outcome.commit[:8], when, each.why
@@ -333,7 +333,7 @@ class PointDetails:
         boost = last.value.boost
         return {
             "machine": line.machine.name,
-            "value": spell_samples(last.value, metric.unit),
+            "value": format_samples(last.value, metric.unit),
             "within": f"{own}, boost {formatting.quantity(boost, metric.unit)}"
             if boost
             else own,
@@ -446,7 +446,7 @@ def _record(
     return {
         "started": day(1000 * outcome.started, _MINUTE),
         "machine": machine.name,
-        "card": spell_card(first.card) if first and first.card else "",
+        "card": format_card(first.card) if first and first.card else "",
         "commit": outcome.commit,
         "published": outcome.revision in history.columns,
         "values": "; ".join(told) or str(outcome.status),

@@ -129,7 +129,7 @@ def card_digest(card: str) -> str:
     return hashlib.sha256(f"hpml-card {card}".encode()).hexdigest()[:16]
 
 
-def spell_point(benchmark: str, version: str, params: Params) -> str:
+def band_key(benchmark: str, version: str, params: Params) -> str:
     """The key of a point, by which bands are found."""
     return f"{benchmark} {version} {sorted(params.items())}"
 
@@ -146,7 +146,7 @@ def stack_of_record(record: Record) -> Words:
     return {name: text for name, text in found.items() if text}
 
 
-def spell_stack(stack: Words) -> str:
+def format_stack(stack: Words) -> str:
     """`torch 2.11.0, cuda 13.0, driver 580`."""
     return ", ".join(f"{name} {version}" for name, version in stack.items())
 

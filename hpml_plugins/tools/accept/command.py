@@ -24,8 +24,8 @@ from hpml_plugins.tools.accept.bands import (
     Component,
     Words,
     as_file,
+    band_key,
     read_bands,
-    spell_point,
 )
 from hpml_plugins.tools.accept.judging import (
     Acceptance,
@@ -217,7 +217,7 @@ def _need_scipy() -> None:
 def _list(bands: Bands) -> int:
     seconds = {
         (
-            spell_point(band.benchmark, band.version, band.params),
+            band_key(band.benchmark, band.version, band.params),
             each.hardware,
         ): band.seconds
         for each in bands.populations
@@ -229,12 +229,12 @@ def _list(bands: Bands) -> int:
         found = []
         for key in keys:
             declared, params = accept_points()[key]
-            point = spell_point(declared.benchmark, declared.version, params)
+            point = band_key(declared.benchmark, declared.version, params)
             took = seconds.get((point, name))
             found.append(took or 0.0)
-            spelled = " ".join(f"{each}={value}" for each, value in params.items())
+            params_text = " ".join(f"{each}={value}" for each, value in params.items())
             say(
-                f"  {declared.benchmark} {spelled}: {f'{took:.1f} s' if took else 'not known'}"
+                f"  {declared.benchmark} {params_text}: {f'{took:.1f} s' if took else 'not known'}"
             )
         say(
             f"{name}: {counted(len(keys), 'point')}, {sum(found):.0f} s for those with a known time"

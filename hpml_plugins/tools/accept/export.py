@@ -30,7 +30,7 @@ from hpml_plugins.tools.accept.bands import (
     Provenance,
     Words,
     card_digest,
-    spell_stack,
+    format_stack,
     stack_of_record,
 )
 from hpml_plugins.tools.accept.points import (
@@ -124,12 +124,12 @@ def gather(records: Iterable[Record]) -> list[_TypeValues]:
     stacks: dict[str, Words] = {}
     for record in records:
         stack = stack_of_record(record)
-        stacks[spell_stack(stack)] = stack
-        values = found[hardware_of(record), spell_stack(stack)]
+        stacks[format_stack(stack)] = stack
+        values = found[hardware_of(record), format_stack(stack)]
         for name, reading in _readings(record):
             # one stack, one population: the plugin's code may differ, its version does not
             reading = msgspec.structs.replace(
-                reading, code=spell_stack(stack), boosted=None
+                reading, code=format_stack(stack), boosted=None
             )
             key = record.point, name, _regime(reading)
             value = values.setdefault(key, Value(record, name, key[2], {}))
@@ -137,11 +137,11 @@ def gather(records: Iterable[Record]) -> list[_TypeValues]:
     return [
         _TypeValues(
             hardware,
-            stacks[spelled],
+            stacks[stack_name],
             list(values.values()),
             _outliers(values.values()),
         )
-        for (hardware, spelled), values in sorted(found.items())
+        for (hardware, stack_name), values in sorted(found.items())
     ]
 
 

@@ -20,7 +20,7 @@ from hpml_plugins.tools.accept.bands import (
     Population,
     Words,
     card_digest,
-    spell_stack,
+    format_stack,
     stack_of_record,
 )
 from hpml_plugins.tools.accept.points import BITS, majority
@@ -187,10 +187,10 @@ def population_of(
         if each.stack == stack:
             return each, ""
     if alike:
-        known = "; ".join(spell_stack(each.stack) for each in alike)
+        known = "; ".join(format_stack(each.stack) for each in alike)
         return (
             None,
-            f"{hardware} is known with {known} alone, and this is {spell_stack(stack)}",
+            f"{hardware} is known with {known} alone, and this is {format_stack(stack)}",
         )
     return None, f"no population of {hardware} is known"
 

@@ -21,7 +21,7 @@ from hpml_plugins.run import Follower, Pass, TimeLimit, measure_rounds
 from hpml_plugins.store import append_record, read_file
 from hpml_plugins.suite import make_suite, record_of
 from hpml_plugins.temporary import temporary_folder
-from hpml_plugins.tools.accept.bands import Bands, spell_point
+from hpml_plugins.tools.accept.bands import Bands, band_key
 from hpml_plugins.tools.accept.points import BITS, OF_NODE, accept_host, accept_points
 
 #: Time limit of a card's points, s; points that do not fit are not measured.
@@ -67,7 +67,7 @@ def chosen_keys(bands: Bands, hardware: str, only: str = "") -> list[str]:
     only: the component, or "bits", of the points.
     """
     told = {
-        spell_point(band.benchmark, band.version, band.params)
+        band_key(band.benchmark, band.version, band.params)
         for population in bands.of_hardware(hardware)
         for band in population.bands
         if only in ("", band.component)
@@ -77,7 +77,7 @@ def chosen_keys(bands: Bands, hardware: str, only: str = "") -> list[str]:
         key
         for key, (declared, params) in accept_points().items()
         if declared.benchmark in always
-        or spell_point(declared.benchmark, declared.version, params) in told
+        or band_key(declared.benchmark, declared.version, params) in told
         or (not told and not only and declared.benchmark not in OF_NODE)
     ]
 

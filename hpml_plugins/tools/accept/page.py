@@ -17,6 +17,6 @@ def as_page(found: Acceptance) -> str:
         "page.html.jinja",
         found=found,
         day=f"{day:%Y-%m-%d %H:%M} UTC",
-        spell=format_point,
+        format_point=format_point,
         quantity=quantity,
     )

@@ -115,13 +115,13 @@ def _run(
     task: str, plugin: CheckedPlugin, *args: str, timeout: float, **env: str
 ) -> tuple[str, bytes, str]:
     """How the worker failed, "" if it did not; the complete lines of its stdout, and stderr."""
-    spelled = msgspec.json.encode(plugin).decode()
+    encoded = msgspec.json.encode(plugin).decode()
     command = [
         sys.executable,
         "-m",
         "hpml_plugins.tools.check.worker",
         task,
-        spelled,
+        encoded,
         *args,
     ]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **env}

@@ -19,8 +19,8 @@ from hpml_plugins.model import (
     Params,
     Record,
     counted,
+    format_choice,
     natural_key,
-    spell_choice,
 )
 from hpml_plugins.registry import PluginSource
 from hpml_plugins.store import read_object_or_empty
@@ -286,7 +286,7 @@ def _measured(
     failed = [each for each in plain if each.status == "failed"]
     for each in failed:
         point = " ".join(
-            f"{key}={spell_choice(value)}" for key, value in each.record.params.items()
+            f"{key}={format_choice(value)}" for key, value in each.record.params.items()
         )
         message = f"{point}: {each.record.reason}".removeprefix(": ")
         if each.relaxed:
@@ -294,7 +294,7 @@ def _measured(
             yield Finding(benchmark.name, "not judged", what, "check on a GPU node")
         else:
             choices = "".join(
-                f" -p {shlex.quote(f'{key}={spell_choice(value)}')}"
+                f" -p {shlex.quote(f'{key}={format_choice(value)}')}"
                 for key, value in each.record.params.items()
             )
             fix = f"`hpml --debug run {name}{choices}` shows what the point printed"

@@ -313,8 +313,8 @@ def _observing(file: Path, seen: Observed) -> Iterator[None]:
 
 def main() -> None:
     """Run the task named on the command line: `load PLUGIN` or `points PLUGIN SECONDS [MOST]`."""
-    task, spelled, *options = sys.argv[1:]
-    checked = msgspec.json.decode(spelled, type=CheckedPlugin)
+    task, encoded, *options = sys.argv[1:]
+    checked = msgspec.json.decode(encoded, type=CheckedPlugin)
     most = int(options[1]) if options[1:] else None
     facts: Any = (
         [load(checked)] if task == "load" else _try_points(checked, float(options[0]), most)

@@ -76,7 +76,7 @@ class AsvRun:
             return status
         if not reason:
             more = "" if status < 0 else "; its log says why"
-            reason = f"asv run {spell_end(status)}{more}"
+            reason = f"asv run {describe_status(status)}{more}"
         self._report("stopped", reason)
         if status == -signal.SIGTERM and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
             time.sleep(SIGTERM_WAIT)
@@ -150,7 +150,7 @@ class AsvRun:
         return attempts
 
 
-def spell_end(status: int) -> str:
+def describe_status(status: int) -> str:
     """How a process ended, from its exit status."""
     if status < 0:
         return f"was ended by {signal.Signals(-status).name}"

@@ -22,7 +22,7 @@ from hpml_plugins.suite import (
     SHARD_VARIABLE,
 )
 from hpml_plugins.terminal import say
-from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun, spell_end
+from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun, describe_status
 from hpml_plugins.tools.cluster.jobs import COMMITS, read_progress, tail, write_commits
 
 #: The devices of queues without a GPU, separated by commas: for trials.
@@ -202,7 +202,7 @@ class SideBySide(AsvRun):
         for queue, status in zip(queues, statuses, strict=True):
             if status not in (0, SOME_FAILED):
                 name = f"{queue.name} (GPU {queue.gpu or 'none'}, {queue.describe()})"
-                reasons.append(f"{name} {spell_end(status)}: {self._why(queue)}")
+                reasons.append(f"{name} {describe_status(status)}: {self._why(queue)}")
         others = len(queues) - len(reasons)
         reasons.append(f"its results and those of the other queues ({others}) are kept")
         return 1, "; ".join(reasons)

@@ -160,7 +160,7 @@ def command(
     except OutOfTime as error:
         warn(f"not judged: {error}")
         return NOT_JUDGED
-    result.again = _spell_again(base, bench, profile, budgets, most, limit_text)
+    result.again = _repeat_command(base, bench, profile, budgets, most, limit_text)
     result.page = page
     result.loosened = loosened
     if record:
@@ -185,7 +185,7 @@ def _prepare_file(path: Path | None) -> Path | None:
     return path.absolute()
 
 
-def _spell_again(
+def _repeat_command(
     base: str,
     bench: Iterable[str],
     profile: str | None,

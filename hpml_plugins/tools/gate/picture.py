@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from hpml_plugins.model import counted, times
-from hpml_plugins.tools.gate.pull_request import GateResult, spell_change
+from hpml_plugins.tools.gate.pull_request import GateResult, format_change
 from hpml_plugins.tools.gate.sides import BASE, HEAD
 from hpml_plugins.tools.gate.verdicts import GatedValue
 from hpml_plugins.tools.templates import fill_template
@@ -52,7 +52,7 @@ def as_svg(result: GateResult) -> str:
         place=functools.partial(_place, reach=reach),
         ticks=_ticks(reach) if shown else [],
         counted=counted,
-        spell_change=spell_change,
+        format_change=format_change,
         times=times,
         top=TOP,
         row=ROW,

@@ -101,7 +101,7 @@ class GateResult:
                 "metric": each.metric,
                 "base": quantity(each.base, each.unit),
                 "head": quantity(each.head, each.unit),
-                "head over base (95 % interval)": spell_change(each),
+                "head over base (95 % interval)": format_change(each),
                 "budget": f"{100 * each.budget:.3g} %",
                 "verdict": each.outcome if each.outcome != "within" else "faster",
             }
@@ -141,7 +141,7 @@ class GateResult:
         yield from (f"Loosened by this change: {line}." for line in self.loosened)
 
 
-def spell_change(value: GatedValue) -> str:
+def format_change(value: GatedValue) -> str:
     """`1.12× (+12 %), 1.10 to 1.15×`; without a ratio, the change; both values if one is near 0."""
     if value.slower is None or value.interval is None:
         more = value.head - value.base
@@ -207,9 +207,9 @@ def plain_text(text: str) -> str:
     """Untrusted text, escaped for Markdown: it cannot be HTML, a link, a mention, or the end of a
     table's cell."""
 
-    def spelled(character: str) -> str:
+    def escape(character: str) -> str:
         escaped = f"\\{character}" if character in _MARKS else character
         return _REFERENCES.get(character, escaped)
 
-    made = "".join(map(spelled, printable(text))).replace("://", "&#58;//")
+    made = "".join(map(escape, printable(text))).replace("://", "&#58;//")
     return re.sub(r"(?i)\bwww\.", lambda match: f"{match[0][:-1]}&#46;", made)

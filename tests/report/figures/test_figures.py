@@ -72,7 +72,7 @@ def test_a_table_of_records_has_machine_parameters_and_medians() -> None:
     }
 
 
-def test_tables_are_spelled_with_units_for_readers_and_in_full_for_programs() -> None:
+def test_tables_are_written_with_units_for_readers_and_in_full_for_programs() -> None:
     table = Table.of_records(RECORDS, "time", "bandwidth")
     assert as_csv(table).splitlines()[:2] == [
         "machine,size,time [s],bandwidth",

@@ -446,7 +446,7 @@ def test_a_foreign_benchmark_is_judged_only_where_its_kind_is_clear(
     assert (declared.better, declared.symbol) == (direction, unit)
 
 
-def test_a_link_is_spelled_as_asv_s_script_reads_it() -> None:
+def test_a_link_is_written_as_asv_s_script_reads_it() -> None:
     link = graph_link("a.track_b", {"machine": "n 1", "p-mode": "'x=y&z'"})
     assert link == "asv.html#a.track_b?machine=n%201&p-mode='x%3Dy%26z'"
 

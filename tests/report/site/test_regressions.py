@@ -15,7 +15,7 @@ from feeds import ATOM, feed_of
 from site_history import BANDWIDTH, H200, TIME, around
 from workload_pages import dots, read_point
 
-from hpml_plugins.terminal import printable, unturned
+from hpml_plugins.terminal import escape_direction, printable
 
 
 def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) -> None:
@@ -91,6 +91,6 @@ def test_the_feed_is_well_formed_whatever_the_names_hold(tmp_path: Path, text: s
     feed, entry = feed_of(tmp_path, text)
     words = printable(f"a{text}b")
     assert entry.findtext(f"{ATOM}title") == f"{words}: {words} {words} on {words}"
-    shown = unturned(escape(words))
+    shown = escape_direction(escape(words))
     assert f">{shown} {shown}</a> on {shown}: " in (entry.findtext(f"{ATOM}content") or "")
     assert printable(text) in (feed.findtext(f"{ATOM}title") or "")

@@ -26,7 +26,7 @@ from hpml_plugins.tools.gate.pull_request import (
     GateResult,
     as_comment,
     as_lines,
-    spell_change,
+    format_change,
 )
 from hpml_plugins.tools.gate.sides import Commits
 from hpml_plugins.tools.gate.verdicts import (
@@ -253,13 +253,13 @@ def test_a_ratio_is_of_head_over_base_whichever_direction_is_better(direction: s
         "lower": "1.25× (+25 %), 1.00 to 1.56×",
         "higher": "0.80× (−20 %), 0.64 to 1.00×",
     }
-    assert spell_change(value) == said[direction]
+    assert format_change(value) == said[direction]
 
 
 def test_an_interval_of_any_width_can_be_written() -> None:
     wide = _Mean(math.log(1.25), 1e4, 1.0)
     value = GatedValue("step", "", "rate", "B/s", 1.25, 1.0, 0.05, wide)
-    assert spell_change(value) == "0.80× (−20 %), <0.0001 to >1000000×"
+    assert format_change(value) == "0.80× (−20 %), <0.0001 to >1000000×"
 
 
 @pytest.mark.parametrize("values", [(1e-9, 3.0), (3.0, 1e-9)])
@@ -267,7 +267,7 @@ def test_a_value_near_0_is_written_and_no_ratio(values: tuple[float, float]) -> 
     base, head = values
     said = {1e-9: "1.000 ns", 3.0: "3.000 s"}
     found = judged([pair(base, head, number) for number in range(4)])
-    assert spell_change(found) == f"from {said[base]} to {said[head]}"
+    assert format_change(found) == f"from {said[base]} to {said[head]}"
 
 
 def test_what_could_not_be_judged_is_not_passed() -> None:
@@ -323,5 +323,5 @@ def test_a_count_that_rises_from_zero_is_refused_whatever_the_budget() -> None:
         return found
 
     risen = outcome(none, five)
-    assert (risen.outcome, risen.slower, spell_change(risen)) == ("refused", None, "+5 B")
+    assert (risen.outcome, risen.slower, format_change(risen)) == ("refused", None, "+5 B")
     assert outcome(five, none).outcome == outcome(none, none).outcome == "within"

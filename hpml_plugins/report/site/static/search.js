@@ -16,7 +16,7 @@
 
     function load() {
         asked = asked ?? hpml.read("search-index.js").then((/** @type {any} */ read) => {
-            const entries = spell(read);
+            const entries = entries_of(read);
             const words = new Set(entries.flatMap((each) => each.text.split(/[^\p{L}\p{N}]+/u)));
             index = { entries, words, short: Boolean(read.short), synonyms: read.synonyms };
         }).catch(() => {
@@ -30,7 +30,7 @@
 
     /** Everything that can be found; text is what is searched.
      * @param {any} read @returns {Entry[]} */
-    function spell(read) {
+    function entries_of(read) {
         /** @type {string[][]} kind, title, more, address, further words */
         const all = read.entries.map((/** @type {string[]} */ each) => [...each, ""]);
         for (const [address, title, plugin, , types] of read.benchmarks) {
