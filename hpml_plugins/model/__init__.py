@@ -29,7 +29,7 @@ from hpml_plugins.model.formatting import (
     unquoted,
 )
 from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser, Node
-from hpml_plugins.model.record import MetricSamples, Record, Series
+from hpml_plugins.model.record import MetricSamples, Record, Series, point_key
 from hpml_plugins.model.rounds import combine
 from hpml_plugins.model.samples import Samples
 from hpml_plugins.model.units import UNITS

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from hpml_plugins.errors import UsageError
-from hpml_plugins.model import Params, Record
+from hpml_plugins.model import Params, Record, point_key
 
 #: The form of the file.
 FORMAT: Literal[1] = 1
@@ -25,6 +25,7 @@ SHIPPED = Path(__file__).with_name("bands.json")
 MOST_BYTES = 64 << 20
 
 Component = Literal["memory", "tensor cores", "power", "clocks", "link", "host"]
+Regime = Literal["", "boost"]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
 Words = dict[Name, Name]
 
@@ -62,7 +63,7 @@ class Band(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     version: Name
     params: Params
     metric: Name
-    regime: Literal["", "boost"] = ""
+    regime: Regime = ""
     unit: str
     direction: Literal["lower", "higher"]
     component: Component
@@ -71,6 +72,11 @@ class Band(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     cards: Annotated[int, msgspec.Meta(ge=1)]
     every: Expected
     without: dict[str, Expected] = {}
+
+    @property
+    def point(self) -> str:
+        """The key of its point, as in `Record.point`."""
+        return point_key(self.benchmark, self.version, self.params)
 
     def level(self, card: str) -> Expected:
         """What a card is judged by.  card: its UUID."""
@@ -127,11 +133,6 @@ def card_digest(card: str) -> str:
     """A card's name in the file: the card can be recognised, but its UUID cannot be read.  card:
     its UUID, or several with commas between."""
     return hashlib.sha256(f"hpml-card {card}".encode()).hexdigest()[:16]
-
-
-def band_key(benchmark: str, version: str, params: Params) -> str:
-    """The key of a point, by which bands are found."""
-    return f"{benchmark} {version} {sorted(params.items())}"
 
 
 def stack_of_record(record: Record) -> Words:

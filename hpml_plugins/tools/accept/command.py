@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.util
 import itertools
 import time
@@ -14,7 +15,7 @@ import msgspec
 
 from hpml_plugins.cli import FILE, PATH, Settings, json_option, print_json
 from hpml_plugins.errors import Failure, UsageError
-from hpml_plugins.model import Record, Table, counted
+from hpml_plugins.model import Record, Table, counted, format_point, quantity
 from hpml_plugins.report import as_text
 from hpml_plugins.store import append_record, read_records
 from hpml_plugins.terminal import say, warn
@@ -24,7 +25,6 @@ from hpml_plugins.tools.accept.bands import (
     Component,
     Words,
     as_file,
-    band_key,
     read_bands,
 )
 from hpml_plugins.tools.accept.judging import (
@@ -45,6 +45,7 @@ from hpml_plugins.tools.accept.judging import (
 from hpml_plugins.tools.accept.measuring import (
     Measured,
     chosen_keys,
+    hardware_of_cards,
     measure_again,
     measure_node,
 )
@@ -130,8 +131,6 @@ def command(
     else:
         say(*as_lines(found))
     if html:
-        from hpml_plugins.tools.accept.page import as_page
-
         html.write_text(as_page(found), encoding="utf-8")
     return STATUS[found.verdict]
 
@@ -215,30 +214,20 @@ def _need_scipy() -> None:
 
 
 def _list(bands: Bands) -> int:
-    seconds = {
-        (
-            band_key(band.benchmark, band.version, band.params),
-            each.hardware,
-        ): band.seconds
-        for each in bands.populations
-        for band in each.bands
-    }
-    hardware = dict.fromkeys(each.hardware for each in bands.populations)
-    for name in hardware:
+    seconds: dict[str, dict[str, float]] = {}
+    for each in bands.populations:
+        known = seconds.setdefault(each.hardware, {})
+        known |= {band.point: band.seconds for band in each.bands}
+    for name, known in seconds.items():
         keys = chosen_keys(bands, name)
-        found = []
         for key in keys:
             declared, params = accept_points()[key]
-            point = band_key(declared.benchmark, declared.version, params)
-            took = seconds.get((point, name))
-            found.append(took or 0.0)
-            params_text = " ".join(f"{each}={value}" for each, value in params.items())
-            say(
-                f"  {declared.benchmark} {params_text}: {f'{took:.1f} s' if took else 'not known'}"
-            )
-        say(
-            f"{name}: {counted(len(keys), 'point')}, {sum(found):.0f} s for those with a known time"
-        )
+            point = " ".join(f"{each}={value}" for each, value in params.items())
+            took = f"{known[key]:.1f} s" if known.get(key) else "not known"
+            say(f"  {declared.benchmark} {point}: {took}")
+        total = sum(known.get(key, 0.0) for key in keys)
+        points = counted(len(keys), "point")
+        say(f"{name}: {points}, {total:.0f} s for those with a known time")
     return 0
 
 
@@ -250,7 +239,7 @@ def judge(
 ) -> Acceptance:
     """The verdict on a node's measurements.  at_first: failures before measuring again."""
     node = measured.node
-    names = {gpu.uuid or str(number): gpu.name for number, gpu in enumerate(node.gpus)}
+    names = hardware_of_cards(node)
     hardware = {card: names.get(card, node.cpu) for card in measured.cards}
     every = list(itertools.chain(*measured.cards.values()))
     stack = stack_of(every)
@@ -331,3 +320,16 @@ def as_lines(found: Acceptance) -> list[str]:
     """The verdict in words."""
     text = fill_template("accept", "lines.txt.jinja", found=found, counted=counted)
     return text.splitlines()
+
+
+def as_page(found: Acceptance) -> str:
+    """The page to send to a vendor: one HTML file that loads nothing."""
+    day = datetime.datetime.fromtimestamp(found.started, datetime.UTC)
+    return fill_template(
+        "accept",
+        "page.html.jinja",
+        found=found,
+        day=f"{day:%Y-%m-%d %H:%M} UTC",
+        format_point=format_point,
+        quantity=quantity,
+    )

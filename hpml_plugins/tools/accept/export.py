@@ -28,6 +28,7 @@ from hpml_plugins.tools.accept.bands import (
     Expected,
     Population,
     Provenance,
+    Regime,
     Words,
     card_digest,
     format_stack,
@@ -70,13 +71,8 @@ class Value(NamedTuple):
 
     record: Record
     metric: str
-    regime: str
+    regime: Regime
     by_card: dict[str, list[MeasuredValue]]
-
-    @property
-    def direction(self) -> str:
-        """The better direction."""
-        return self.record.metrics[self.metric].direction or "lower"
 
     @property
     def component(self) -> Component:
@@ -157,7 +153,7 @@ def _readings(record: Record) -> Iterator[tuple[str, MeasuredValue]]:
                 yield name, each
 
 
-def _regime(reading: MeasuredValue) -> str:
+def _regime(reading: MeasuredValue) -> Regime:
     return "boost" if reading.regime == "boost" else ""
 
 
@@ -291,7 +287,7 @@ def _band(
         version=record.version,
         params=record.params,
         metric=value.metric,
-        regime="boost" if value.regime else "",
+        regime=value.regime,
         unit=record.metrics[value.metric].unit,
         direction="lower",
         component=value.component,

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from hpml_plugins.model import Params, Record, counted, format_point, name_point
+from hpml_plugins.model import Params, Record, counted, name_point
 from hpml_plugins.published import find_gpu
 from hpml_plugins.report import share_of_peak
 from hpml_plugins.tools.accept.bands import (
@@ -113,11 +113,7 @@ class ValueVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         regime = f" ({self.regime})" if self.regime else ""
-        return (
-            f"{self.benchmark} {format_point(self.params)} {self.metric}{regime}".replace(
-                "  ", " "
-            )
-        )
+        return f"{name_point(self.benchmark, self.params)} {self.metric}{regime}"
 
 
 class ComponentVerdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from hpml_plugins.run import Follower, Pass, TimeLimit, measure_rounds
 from hpml_plugins.store import append_record, read_file
 from hpml_plugins.suite import make_suite, record_of
 from hpml_plugins.temporary import temporary_folder
-from hpml_plugins.tools.accept.bands import Bands, band_key
+from hpml_plugins.tools.accept.bands import Bands
 from hpml_plugins.tools.accept.points import BITS, OF_NODE, accept_host, accept_points
 
 #: Time limit of a card's points, s; points that do not fit are not measured.
@@ -66,8 +66,8 @@ def chosen_keys(bands: Bands, hardware: str, only: str = "") -> list[str]:
 
     only: the component, or "bits", of the points.
     """
-    told = {
-        band_key(band.benchmark, band.version, band.params)
+    known = {
+        band.point
         for population in bands.of_hardware(hardware)
         for band in population.bands
         if only in ("", band.component)
@@ -75,24 +75,28 @@ def chosen_keys(bands: Bands, hardware: str, only: str = "") -> list[str]:
     always = (only,) if only else ALWAYS
     return [
         key
-        for key, (declared, params) in accept_points().items()
+        for key, (declared, _) in accept_points().items()
         if declared.benchmark in always
-        or band_key(declared.benchmark, declared.version, params) in told
-        or (not told and not only and declared.benchmark not in OF_NODE)
+        or key in known
+        or (not known and not only and declared.benchmark not in OF_NODE)
     ]
+
+
+def hardware_of_cards(node: Node) -> dict[str, str]:
+    """Card → the name of its type; for a node without GPUs one card, named by the machine."""
+    if not node.gpus:
+        return {node.boot or node.host or "this machine": node.cpu}
+    return {gpu.uuid or str(number): gpu.name for number, gpu in enumerate(node.gpus)}
 
 
 def measure_node(bands: Bands, only: str = "") -> Measured:
     """Measure everything needed to judge this node's cards.  only: see `chosen_keys`."""
     node = detect_node()
     found = Measured(node)
-    if node.gpus:
-        hardware = {
-            gpu.uuid or str(number): gpu.name for number, gpu in enumerate(node.gpus)
-        }
-    else:
-        hardware = {node.boot or node.host or "this machine": node.cpu}
-    keys = {card: chosen_keys(bands, name, only) for card, name in hardware.items()}
+    keys = {
+        card: chosen_keys(bands, name, only)
+        for card, name in hardware_of_cards(node).items()
+    }
     _measure_cards(found, keys)
     if len(keys) > 1 and only in ("", "link"):
         _measure_between(found, list(keys))

@@ -34,11 +34,10 @@ from hpml_plugins.tools.accept.bands import (
     card_digest,
     read_bands,
 )
-from hpml_plugins.tools.accept.command import judge
+from hpml_plugins.tools.accept.command import as_page, judge
 from hpml_plugins.tools.accept.export import make_bands
 from hpml_plugins.tools.accept.judging import Acceptance, judge_bits, judge_card
 from hpml_plugins.tools.accept.measuring import Measured
-from hpml_plugins.tools.accept.page import as_page
 from hpml_plugins.tools.accept.points import accept_points, digests_of
 
 H100 = "NVIDIA H100 80GB HBM3"
