@@ -30,7 +30,7 @@ from hpml_plugins.run import TimeLimit
 from hpml_plugins.tools.gate.budgets import Budgets
 from hpml_plugins.tools.gate.command import undecided
 from hpml_plugins.tools.gate.sides import PairLoop, build_sides, find_commits
-from hpml_plugins.tools.gate.verdicts import GatedPoint, GatedValue, judge, looks
+from hpml_plugins.tools.gate.verdicts import GatedValue, judge, looks
 
 PACKAGE = """
     PER_CENT = {per_cent}
@@ -130,11 +130,10 @@ def run_gates(options: argparse.Namespace) -> list[GatedValue]:
                 sides,
                 options.rounds,
                 TimeLimit(3600),
-                lambda pairs: undecided(sides, pairs, allowed, options.rounds),
+                lambda pairs: undecided(pairs, allowed, options.rounds),
             )
             loop.run()
-            points = [GatedPoint("", each, allowed.of(each[0][0])) for each in loop.pairs]
-            for found in judge(points, len(looks(options.rounds))):
+            for found in judge(loop.pairs, allowed.of, len(looks(options.rounds))):
                 values += found
             stored += [
                 [[each.metrics["time"].median for each in pair] for pair in pairs]

@@ -16,7 +16,7 @@ import click
 from hpml_plugins.asv import prepare, read_configuration
 from hpml_plugins.cli import FILE, Settings
 from hpml_plugins.errors import UsageError, regular_expression
-from hpml_plugins.model import counted, format_point, name_point
+from hpml_plugins.model import counted, name_point
 from hpml_plugins.node import describe_load
 from hpml_plugins.registry import EVERYTHING
 from hpml_plugins.run import OutOfTime, TimeLimit, parse_limit
@@ -40,8 +40,6 @@ from hpml_plugins.tools.gate.sides import (
 )
 from hpml_plugins.tools.gate.verdicts import (
     LEAST,
-    GatedPoint,
-    GatedValue,
     common_metrics,
     judge,
     looks,
@@ -213,39 +211,16 @@ def _measure(
     say(f"{commits.name(HEAD)} against {commits.name(BASE)}: {points}")
     if load := describe_load():
         warn(f"{load}; more rounds are measured, and intervals are wider")
-    loop = PairLoop(
-        sides, most, limit, lambda pairs: undecided(sides, pairs, allowed, most)
-    )
+    loop = PairLoop(sides, most, limit, lambda pairs: undecided(pairs, allowed, most))
     loop.run()
     return loop, _judge(loop, allowed, GateResult(commits, suite.node, suite.machine))
 
 
-def _judge_points(
-    sides: Sides,
-    pairs: Sequence[Pairs],
-    numbers: Sequence[int],
-    allowed: Budgets,
-    most: int,
-) -> list[list[GatedValue]]:
-    """The values of the points of these numbers."""
-    tasks = sides.prepared.tasks
-    points = [
-        GatedPoint(
-            format_point(tasks[number].params),
-            pairs[number],
-            allowed.of(pairs[number][0][BASE]),
-        )
-        for number in numbers
-    ]
-    return judge(points, len(looks(most)))
-
-
-def undecided(
-    sides: Sides, pairs: Sequence[Pairs], allowed: Budgets, most: int
-) -> set[int]:
+def undecided(pairs: Sequence[Pairs], allowed: Budgets, most: int) -> set[int]:
     """The numbers of the points with an undecided value."""
     numbers = [number for number, found in enumerate(pairs) if _has_verdict(found, most)]
-    values = _judge_points(sides, pairs, numbers, allowed, most)
+    points = [pairs[number] for number in numbers]
+    values = judge(points, allowed.of, len(looks(most)))
     return {
         number
         for number, of_point in zip(numbers, values, strict=True)
@@ -260,15 +235,13 @@ def _has_verdict(pairs: Pairs, most: int) -> bool:
 def _judge(loop: PairLoop, allowed: Budgets, result: GateResult) -> GateResult:
     """Verdicts on the points measured on both sides, and why the rest was not compared or not
     judged."""
-    judged: list[int] = []
+    judged: list[Pairs] = []
     left_out = Counter[str]()
     not_judged = Counter[str](loop.sides.removed)
-    for number, (task, pairs) in enumerate(
-        zip(loop.sides.prepared.tasks, loop.pairs, strict=True)
-    ):
+    for task, pairs in zip(loop.sides.prepared.tasks, loop.pairs, strict=True):
         base, head = pairs[-1] if pairs else (None, None)
         if _has_verdict(pairs, loop.most):
-            judged.append(number)
+            judged.append(pairs)
             missing = allowed.of(pairs[0][BASE]).keys() - common_metrics(pairs)
             not_judged.update(
                 f"head does not give the metric {name}" for name in sorted(missing)
@@ -287,10 +260,10 @@ def _judge(loop: PairLoop, allowed: Budgets, result: GateResult) -> GateResult:
             result.broken.append(f"{point}: {head.reason}")
         else:
             not_judged[f"head {head.status}: {head.reason}"] += 1
-    values = _judge_points(loop.sides, loop.pairs, judged, allowed, loop.most)
+    values = judge(judged, allowed.of, len(looks(loop.most)))
     result.values = list(itertools.chain(*values))
-    counts = [len(loop.pairs[number]) for number in judged]
-    result.rounds = (min(counts, default=0), max(counts, default=0))
+    counts = [len(pairs) for pairs in judged] or [0]
+    result.rounds = (min(counts), max(counts))
     result.left_out = dict(left_out.most_common())
     result.not_judged_points = dict(not_judged.most_common())
     return result

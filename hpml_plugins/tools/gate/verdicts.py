@@ -10,7 +10,7 @@ has an equal share of the error (Bonferroni), so that stopping early costs no co
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -24,7 +24,7 @@ from hpml_plugins.analysis import (
     p_value,
     student_quantile,
 )
-from hpml_plugins.model import Record, combine
+from hpml_plugins.model import Record, combine, format_point
 
 #: The fewest pairs of rounds that `--rounds` can ask for.
 LEAST = 3
@@ -136,15 +136,11 @@ def _power(exponent: float) -> float:
     return math.exp(min(max(exponent, -700.0), 700.0))
 
 
-class GatedPoint(NamedTuple):
-    """The judged part of a point. text: the point.  budgets: of its metrics."""
-
-    text: str
-    pairs: Sequence[Pair]
-    budgets: Mapping[str, float]
-
-
-def judge(points: Sequence[GatedPoint], number_of_looks: int) -> list[list[GatedValue]]:
+def judge(
+    points: Sequence[Sequence[Pair]],
+    budgets_of: Callable[[Record], Mapping[str, float]],
+    number_of_looks: int,
+) -> list[list[GatedValue]]:
     """Verdicts on all metrics of each point that have a budget, corrected for multiple comparisons.
 
     The correction is that of Benjamini and Hochberg. Metrics of one timing, which have one p-value,
@@ -154,14 +150,15 @@ def judge(points: Sequence[GatedPoint], number_of_looks: int) -> list[list[Gated
     measured on one card in one visit, so their reference is the same: for any coefficient it
     cancels in the difference, whose variance is that of rounds on one card alone.
 
-    points: with `needed_pairs` each, or more.
+    points: the pairs of each, `needed_pairs` or more.  budgets_of: of the metrics of a Record.
     """
     values: list[list[GatedValue]] = [[] for _ in points]
     hypotheses: dict[tuple[int, str], float] = {}
-    for number, point in enumerate(points):
-        reason = _different_problems(point.pairs)
-        for metric in sorted(point.budgets.keys() & common_metrics(point.pairs)):
-            value = _judge_alone(point, metric, number_of_looks, reason)
+    for number, pairs in enumerate(points):
+        reason = _different_problems(pairs)
+        budgets = budgets_of(pairs[0][0])
+        for metric in sorted(budgets.keys() & common_metrics(pairs)):
+            value = _judge_alone(pairs, metric, budgets[metric], number_of_looks, reason)
             hypotheses[_hypothesis(number, value)] = value.difference.p
             values[number].append(value)
     corrected = dict(zip(hypotheses, correct(list(hypotheses.values())), strict=True))
@@ -187,16 +184,14 @@ def common_metrics(pairs: Sequence[Pair]) -> set[str]:
 
 
 def _judge_alone(
-    point: GatedPoint, metric: str, number_of_looks: int, reason: str
+    pairs: Sequence[Pair], metric: str, budget: float, number_of_looks: int, reason: str
 ) -> GatedValue:
-    first, of_head = point.pairs[0]
+    first, of_head = pairs[0]
     measured = first.metrics[metric]
     other = of_head.metrics[metric]
     if (measured.unit, measured.direction) != (other.unit, other.direction):
         reason = "its unit or direction changed"
-    medians = np.array(
-        [[each.metrics[metric].median for each in pair] for pair in point.pairs]
-    )
+    medians = np.array([[each.metrics[metric].median for each in pair] for pair in pairs])
     is_ratio = bool((medians > 0).all())
     compared = np.log(medians) if is_ratio else medians
     worse = -1 if measured.direction == "higher" else 1
@@ -205,12 +200,12 @@ def _judge_alone(
     base, head = (np.exp(means) if is_ratio else means).tolist()
     return GatedValue(
         first.benchmark,
-        point.text,
+        format_point(first.params),
         metric,
         measured.unit,
         base,
         head,
-        point.budgets[metric],
+        budget,
         found,
         is_ratio,
         reason,

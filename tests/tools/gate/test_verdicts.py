@@ -30,7 +30,6 @@ from hpml_plugins.tools.gate.pull_request import (
 )
 from hpml_plugins.tools.gate.sides import Commits
 from hpml_plugins.tools.gate.verdicts import (
-    GatedPoint,
     GatedValue,
     Pair,
     _Mean,
@@ -74,7 +73,7 @@ def pair(base: float, head: float, number: int = 0, **more: Any) -> Pair:
 
 
 def judged(pairs: Sequence[Pair], budget: float = BUDGET, most: int = MOST) -> GatedValue:
-    (values,) = judge([GatedPoint("", pairs, {"time": budget})], len(looks(most)))
+    (values,) = judge([pairs], lambda _: {"time": budget}, len(looks(most)))
     return values[0]
 
 
@@ -148,9 +147,9 @@ def test_one_byte_more_is_judged_exactly() -> None:
         (one_round(1.0, number, 0, size=1000.0), one_round(1.0, number, 1, size=1100.0))
         for number in range(3)
     ]
-    ((size,),) = judge([GatedPoint("", pairs, {"size": 0.05})], 4)
+    ((size,),) = judge([pairs], lambda _: {"size": 0.05}, 4)
     assert (size.outcome, size.slower) == ("refused", pytest.approx(1.1))
-    ((size,),) = judge([GatedPoint("", pairs, {"size": 0.2})], 4)
+    ((size,),) = judge([pairs], lambda _: {"size": 0.2}, 4)
     assert size.outcome == "within"
 
 
@@ -217,10 +216,11 @@ def test_the_comment_shows_what_changed_and_text_of_the_code_as_text() -> None:
     noise = np.exp(np.random.default_rng(2).normal(0, 0.01, (3, 6, 2)))
     noise[0, :, 1] *= 1.3
     points = [
-        GatedPoint(f"point={number}", [pair(*each) for each in pairs], {"time": BUDGET})
+        [pair(*each, point=number) for each in pairs]
         for number, pairs in enumerate(noise.tolist())
     ]
-    values = [each for found in judge(points, 2) for each in found]
+    found = judge(points, lambda _: {"time": BUDGET}, 2)
+    values = [each for of_point in found for each in of_point]
     result = result_of(values)
     result.broken, result.left_out, result.rounds = (
         ["step <img src=x>: @team [x](y)"],
@@ -319,7 +319,7 @@ def test_a_count_that_rises_from_zero_is_refused_whatever_the_budget() -> None:
     none, five = (found[0] for found in pairs)
 
     def outcome(base: Record, head: Record) -> GatedValue:
-        ((found,),) = judge([GatedPoint("", [(base, head)] * 3, {"size": 0.5})], 1)
+        ((found,),) = judge([[(base, head)] * 3], lambda _: {"size": 0.5}, 1)
         return found
 
     risen = outcome(none, five)
