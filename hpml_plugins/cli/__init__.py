@@ -357,6 +357,11 @@ def show_findings(
     return Counter(finding.state for finding in shown)
 
 
+def status_of_findings(counts: Counter[str]) -> int:
+    """The exit status: 1 if something is broken, 3 if something could not be judged."""
+    return 1 if counts["broken"] else 3 if counts["not judged"] else 0
+
+
 def print_json(value: object) -> None:
     """Print a value as formatted JSON."""
     import msgspec

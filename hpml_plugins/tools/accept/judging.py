@@ -338,14 +338,18 @@ def judge_component(
     verdict: Verdict = (
         "fail" if "fail" in verdicts else "pass" if "pass" in verdicts else "cannot say"
     )
-    told = [each.percentile for each in own if each.percentile is not None]
     return ComponentVerdict(
         component=component,
         verdict=verdict,
         times=worst.times,
-        percentile=statistics.median(told) if told else None,
+        percentile=_median_percentile(own),
         why=describe(worst) if verdict != "pass" else "",
     )
+
+
+def _median_percentile(values: Sequence[ValueVerdict]) -> float | None:
+    known = [each.percentile for each in values if each.percentile is not None]
+    return statistics.median(known) if known else None
 
 
 def describe(value: ValueVerdict) -> str:
@@ -368,46 +372,32 @@ def judge_card(
     values, reasons = judge_values(records, bands, card, hardware)
     on_gpu = any(each.gpus for each in records)
     needed: Sequence[Component] = NEEDED if on_gpu else ("host",)
-    judged = [judge_component(each, values) for each in (ON_CARD if on_gpu else needed)]
-    components = tuple(judged)
+    judged: Sequence[Component] = ON_CARD if on_gpu else needed
+    components = tuple(judge_component(each, values) for each in judged)
     failing = [each for each in components if each.verdict == "fail"]
-    told = [each.percentile for each in values if each.percentile is not None]
     others = any(each.conditions.get("other_processes") for each in records)
-    explained = ""
-    why = ""
-    advice = []
-    verdict: Verdict = "pass"
-    if bits[0] == "fail":
-        verdict = "fail"
-        explained = BITS
-        why = bits[1]
-        advice.append(BITS_ADVICE)
-    elif failing:
-        verdict = "fail"
-        of_card = {each.component for each in components}
-        explained = explain([each for each in values if each.component in of_card])
-        first = next(each for each in failing if each.component == explained)
-        why = first.why
-        if others:
-            explained, why = NEIGHBOUR, f"{explained}: {why}"
-            advice.append(AGAIN)
-    else:
-        unsaid = [
-            each
-            for each in components
-            if each.component in needed and each.verdict != "pass"
-        ]
-        because = [f"{each.component}: {each.why}" for each in unsaid]
-        if bits[0] == "cannot say":
-            because.append(f"bits: {bits[1]}")
-        if others:
-            reasons.append("other programs were on the GPU")
-            advice.append(AGAIN)
-        if unsaid or reasons or bits[0] != "pass":
-            verdict = "cannot say"
-            why = "; ".join([*reasons, *because][:3])
+    advice = [BITS_ADVICE] if bits[0] == "fail" else [AGAIN] if others else []
     if not others:
         advice += [ADVICE[each.component] for each in failing]
+    explained = ""
+    verdict: Verdict = "fail"
+    if bits[0] == "fail":
+        explained, why = BITS, bits[1]
+    elif failing:
+        explained = explain([each for each in values if each.component in judged])
+        why = next(each.why for each in failing if each.component == explained)
+        if others:
+            explained, why = NEIGHBOUR, f"{explained}: {why}"
+    else:
+        if others:
+            reasons.append("other programs were on the GPU")
+        for each in components:
+            if each.component in needed and each.verdict != "pass":
+                reasons.append(f"{each.component}: {each.why}")
+        if bits[0] == "cannot say":
+            reasons.append(f"bits: {bits[1]}")
+        verdict = "cannot say" if reasons else "pass"
+        why = "; ".join(reasons[:3])
     return CardVerdict(
         card=card,
         hardware=hardware,
@@ -415,7 +405,7 @@ def judge_card(
         explained_by=explained,
         why=why,
         advice=tuple(advice),
-        percentile=statistics.median(told) if told else None,
+        percentile=_median_percentile(values),
         population=max((each.cards for each in values), default=0),
         components=components,
         bits=bits[0],

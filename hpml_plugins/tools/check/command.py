@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import click
 
-from hpml_plugins.cli import Positive, Settings, json_option, show_findings
+from hpml_plugins.cli import (
+    Positive,
+    Settings,
+    json_option,
+    show_findings,
+    status_of_findings,
+)
 from hpml_plugins.terminal import warn
 from hpml_plugins.tools.check.check import check, find_plugin
 from hpml_plugins.tools.check.judging import MOST_POINTS
@@ -45,4 +51,4 @@ def command(
     if not_judged:
         said = f"{said} in what was judged; {not_judged} not judged (?)"
     warn(said)
-    return 1 if broken else 3 if not_judged else 0
+    return status_of_findings(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from hpml_plugins.cli import Settings, json_option, show_findings
+from hpml_plugins.cli import Settings, json_option, show_findings, status_of_findings
 from hpml_plugins.tools.bundle.ask_node import ask
 from hpml_plugins.tools.doctor.diagnosis import diagnose
 
@@ -16,4 +16,4 @@ def command(settings: Settings, as_json: bool) -> int:
     """Show what this node has, what is broken, and how to fix it. Exit status 1 if something is
     broken, 3 if something could not be checked."""
     found = show_findings(diagnose(settings.registry), as_json, ask() if as_json else None)
-    return 1 if found["broken"] else 3 if found["not judged"] else 0
+    return status_of_findings(found)
