@@ -241,23 +241,21 @@ def _changed(benchmark: Declared, recorded: Sequence[dict[str, Any]]) -> Iterato
     now = {metric.name: (metric.unit, metric.direction) for metric in benchmark.metrics}
     for old in recorded:
         name = old.get("metric")
-        was = (
-            old.get("si_unit"),
-            None if old.get("direction") == "none" else old.get("direction"),
-        )
         if name not in now:
             yield f"metric {name} is gone"
-        elif now[name] != was and (
-            now[name][0] != was[0] or None not in (now[name][1], was[1])
-        ):
-            yield f"metric {name} was [{was[0]}, {was[1]}], is [{now[name][0]}, {now[name][1]}]"
-    if recorded and (old_names := list(recorded[0].get("param_names", []))) != list(
-        benchmark.grid
-    ):
-        yield (
-            f"parameters were {', '.join(old_names) or 'none'}, are"
-            f" {', '.join(benchmark.grid) or 'none'}"
-        )
+            continue
+        unit, direction = now[name]
+        old_unit = old.get("si_unit")
+        old_direction = None if old.get("direction") == "none" else old.get("direction")
+        # a direction that is added, or is no longer given, changes no value
+        turned = direction != old_direction and None not in (direction, old_direction)
+        if unit != old_unit or turned:
+            yield f"metric {name} was [{old_unit}, {old_direction}], is [{unit}, {direction}]"
+    names = list(benchmark.grid)
+    old_names = list(recorded[0].get("param_names", [])) if recorded else names
+    if old_names != names:
+        were, are = (", ".join(each) or "none" for each in (old_names, names))
+        yield f"parameters were {were}, are {are}"
 
 
 def judge_points(
@@ -285,19 +283,16 @@ def _measured(
     total = len(list(benchmark.points()))
     failed = [each for each in plain if each.status == "failed"]
     for each in failed:
-        point = " ".join(
+        choices = [
             f"{key}={format_choice(value)}" for key, value in each.record.params.items()
-        )
-        message = f"{point}: {each.record.reason}".removeprefix(": ")
+        ]
+        message = f"{' '.join(choices)}: {each.record.reason}".removeprefix(": ")
         if each.relaxed:
             what = f"not tried: it wants a GPU, and without one {message}"
             yield Finding(benchmark.name, "not judged", what, "check on a GPU node")
         else:
-            choices = "".join(
-                f" -p {shlex.quote(f'{key}={format_choice(value)}')}"
-                for key, value in each.record.params.items()
-            )
-            fix = f"`hpml --debug run {name}{choices}` shows what the point printed"
+            options = "".join(f" -p {shlex.quote(choice)}" for choice in choices)
+            fix = f"`hpml --debug run {name}{options}` shows what the point printed"
             yield Finding(benchmark.name, "broken", message, fix)
     measured = sum(each.status == "ok" for each in plain)
     if reasons := {each.record.reason for each in plain if each.status == "skipped"}:

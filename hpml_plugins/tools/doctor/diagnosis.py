@@ -40,43 +40,49 @@ from hpml_plugins.node import (
 from hpml_plugins.registry import DEFAULT_PATH, read_registry
 from hpml_plugins.store import results_folder
 
-#: library → (how to check it, how to fix it). The code sets `what`, and `facts` of torch; default:
-#: import it.
+#: How libraries are checked in another process: the code sets `what`, and `facts` of torch.
+_TORCH = """\
+import torch
+flags = torch._C._cuda_getArchFlags() or ''
+cuda = torch.version.cuda
+what = f'{torch.__version__} CUDA {cuda}'
+facts = dict(version=torch.__version__.split('+')[0], cuda=cuda or '', archs=flags.split())
+"""
+#: Its compiled operators load into this torch; importing all of it takes 4 s more of CPU time.
+_TORCHVISION = """\
+import importlib.metadata, importlib.util, pathlib, torch
+what = importlib.metadata.version('torchvision')
+folder = pathlib.Path(importlib.util.find_spec('torchvision').origin).parent
+for file in folder.glob('_C*.so'):
+    torch.ops.load_library(str(file))
+torch.ops.torchvision.nms.default
+"""
+_TORCH_ON_GPU = """\
+import itertools, torch
+torch.ones(1, device='cuda').item()
+what = torch.cuda.get_device_name()
+pairs = list(itertools.permutations(range(torch.cuda.device_count()), 2))
+peers = all(torch.cuda.can_device_access_peer(*pair) for pair in pairs) if pairs else None
+facts = dict(peers=peers)
+"""
+_NUMBA_CUDA = """\
+import numba_cuda
+from numba import cuda
+cuda.jit
+what = numba_cuda.__version__
+"""
+#: Library → how to check it, and how to fix it; others are imported, and installed by pip.
 _LIBRARIES = {
-    "torch": (
-        (
-            "import torch; flags, cuda = torch._C._cuda_getArchFlags() or '',"
-            " torch.version.cuda\nwhat = f'{torch.__version__} CUDA {cuda}'\nfacts ="
-            " dict(version=torch.__version__.split('+')[0], cuda=cuda or '', archs=flags.split())"
-        ),
-        "pip install torch",
-    ),
-    # its compiled operators load into this torch; importing all of it takes 4 s more of CPU time
-    "torchvision": (
-        (
-            "import importlib.metadata, importlib.util, pathlib, torch; what ="
-            " importlib.metadata.version('torchvision')\nfor file in"
-            " pathlib.Path(importlib.util.find_spec('torchvision').origin).parent.glob('_C*.so'):\n"
-            "    torch.ops.load_library(str(file))\ntorch.ops.torchvision.nms.default"
-        ),
-        "pip install torchvision (of torch's release)",
-    ),
+    "torch": (_TORCH, "pip install torch"),
+    "torchvision": (_TORCHVISION, "pip install torchvision (of torch's release)"),
     "torch on GPU": (
-        (
-            "import itertools, torch; torch.ones(1, device='cuda').item(); what ="
-            " torch.cuda.get_device_name()\npairs ="
-            " list(itertools.permutations(range(torch.cuda.device_count()), 2))\nfacts ="
-            " dict(peers=all(torch.cuda.can_device_access_peer(*pair) for pair in pairs) if pairs"
-            " else None)"
-        ),
+        _TORCH_ON_GPU,
         "install a torch built for this driver's CUDA or an older one",
     ),
     "numba.cuda": (
-        "import numba_cuda; from numba import cuda; cuda.jit; what = numba_cuda.__version__",
-        (
-            "pip install numba-cuda 'numpy<2.5' (numba-cuda 0.30 uses a function that NumPy 2.5"
-            " dropped)"
-        ),
+        _NUMBA_CUDA,
+        "pip install numba-cuda 'numpy<2.5' (numba-cuda 0.30 uses a function that NumPy 2.5"
+        " dropped)",
     ),
 }
 #: The libraries of one group are checked by one process, in this order; the groups run in parallel.

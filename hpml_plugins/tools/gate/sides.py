@@ -217,19 +217,7 @@ def build_sides(
             raise OutOfTime(
                 f"the limit of {limit} passed while base and head were built"
             ) from None
-        said = (error.stderr or error.stdout or str(error)).strip().splitlines()
-        what = (*(f"{side} does not build" for side in SIDES), "the suite does not import")[
-            len(environments)
-        ]
-        # not pip's own summaries
-        causes = [
-            line.strip()
-            for line in said
-            if re.search(r"[Ee]rror: (?!subprocess-exited|metadata-gen)", line)
-        ]
-        raise HpmlError(
-            f"{what}: {causes[0] if causes else 'see the output above'}"
-        ) from None
+        raise HpmlError(_why_not_built(error, len(environments))) from None
     except UserError as error:
         if len(environments) == len(SIDES):
             cause = "the suite does not import at head: see the output above"
@@ -252,6 +240,15 @@ def build_sides(
         yield sides
     finally:
         sides.remove()
+
+
+def _why_not_built(error: Any, built: int) -> str:
+    """What did not build, and the first cause that was printed.  built: how many sides are."""
+    problems = (*(f"{side} does not build" for side in SIDES), "the suite does not import")
+    printed = (error.stderr or error.stdout or str(error)).splitlines()
+    own_errors = re.compile(r"[Ee]rror: (?!subprocess-exited|metadata-gen)")  # not pip's
+    causes = [line.strip() for line in printed if own_errors.search(line)]
+    return f"{problems[built]}: {causes[0] if causes else 'see the output above'}"
 
 
 #: A point's rounds of both sides, in the order of time.
