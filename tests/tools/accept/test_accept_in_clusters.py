@@ -1,5 +1,5 @@
-"""The check for Slurm and the init container for Kubernetes: a node that failed is drained or held
-back only if told so."""
+"""The health check of Slurm and the init container of Kubernetes: a failed node is drained, or its
+pod blocked, only on request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TOLD = {"HPML_ACCEPT_DRAIN": "yes"}
 
 @pytest.fixture
 def stubs(tmp_path: Path) -> dict[str, str]:
-    """Commands `hpml`, which ends with $STATUS, and `scontrol`, which notes what it was told."""
+    """Commands `hpml`, which ends with $STATUS, and `scontrol`, which logs its arguments."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name, text in {
@@ -57,7 +57,7 @@ def stubs(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("told", [{}, {"HPML_ACCEPT_DRAIN": "no"}, TOLD])
 @pytest.mark.parametrize("status", STATUSES)
-def test_slurm_drains_a_node_that_failed_if_told_so_and_no_other(
+def test_slurm_drains_only_a_failed_node_and_only_on_request(
     status: int, told: dict[str, str], stubs: dict[str, str], tmp_path: Path
 ) -> None:
     for context in ("", "prolog_slurmd"):
@@ -77,7 +77,7 @@ def test_slurm_drains_a_node_that_failed_if_told_so_and_no_other(
 
 @pytest.mark.parametrize("drain", ["no", "yes"])
 @pytest.mark.parametrize("status", STATUSES)
-def test_kubernetes_holds_a_pod_back_for_a_failure_if_told_so(
+def test_kubernetes_blocks_a_pod_after_a_failure_on_request(
     status: int, drain: str, stubs: dict[str, str], tmp_path: Path
 ) -> None:
     pod = yaml.safe_load((ROOT / "containers" / "accept-kubernetes.yaml").read_text())

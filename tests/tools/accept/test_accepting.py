@@ -155,7 +155,7 @@ def test_a_bad_card_in_the_records_does_not_move_the_bands(bands: Bands) -> None
         assert after.every.limit == pytest.approx(before.every.limit, rel=1e-3)
 
 
-def test_of_few_cards_published_peaks_alone_tell_and_nothing_passes() -> None:
+def test_with_few_cards_only_published_peaks_judge_and_nothing_passes() -> None:
     few = make_bands(map(reference, CARDS[:3]))
     assert few.populations == ()
     found = judge_card("GPU-0", H100, [reference("GPU-0")], few, SOUND)
@@ -202,7 +202,7 @@ def test_another_stack_is_another_population(bands: Bands) -> None:
     assert "torch 2.11.0 alone, and this is torch 9.9" in found.why
 
 
-def test_what_failed_or_was_not_measured_does_not_pass(bands: Bands) -> None:
+def test_a_card_with_a_failed_or_missing_measurement_does_not_pass(bands: Bands) -> None:
     failed = a_record("machine_memory", status="failed", reason="out of memory", gpu=H100)
     found = judge_card("GPU-new", H100, [reference("GPU-new"), failed], bands, SOUND)
     assert (found.verdict, "out of memory" in found.why) == ("cannot say", True)
@@ -247,7 +247,7 @@ def test_bands_of_nothing_are_not_written(tmp_path: Path) -> None:
     assert not target.exists()
 
 
-def test_no_uuid_stands_in_the_file(bands: Bands) -> None:
+def test_the_file_contains_no_uuid(bands: Bands) -> None:
     assert b"GPU-" not in as_file(bands)
     assert b"GPU-" not in SHIPPED.read_bytes()
 
@@ -303,7 +303,7 @@ def test_the_card_whose_bits_differ_is_named() -> None:
 
 
 @in_a_child
-def test_a_bit_that_is_flipped_on_one_device_is_in_its_digests(
+def test_a_bit_flipped_on_one_device_changes_its_digests(
     monkeypatch: pytest.MonkeyPatch, node: Node
 ) -> None:
     """In one process, with little of everything; in processes of their own: the next test."""
@@ -325,7 +325,7 @@ def test_a_bit_that_is_flipped_on_one_device_is_in_its_digests(
 
 
 @pytest.mark.slow
-def test_a_bit_that_is_flipped_on_one_device_is_found(
+def test_a_bit_flipped_on_one_device_is_detected(
     monkeypatch: pytest.MonkeyPatch, node: Node
 ) -> None:
     monkeypatch.setenv(FLIP_VARIABLE, "1")
@@ -398,7 +398,9 @@ def test_the_exit_status_is_the_nodes_verdict(run: object, node: Node) -> None:
     assert "CANNOT SAY  this node" in text
 
 
-def test_what_fails_is_measured_again_and_said_whichever_way_it_ends(run: object) -> None:
+def test_a_failed_value_is_measured_again_and_both_outcomes_are_reported(
+    run: object,
+) -> None:
     assert callable(run)
     slow = two_cards(slow=True)
     at_first = "failed at first, measured again: GPU-1: reference copy is 1.05"
@@ -450,7 +452,7 @@ def test_json_follows_its_schema_and_the_schema_is_the_one_in_docs(run: object) 
     )
 
 
-def test_the_page_stands_alone_and_writes_what_others_wrote_as_text(bands: Bands) -> None:
+def test_the_page_loads_nothing_and_escapes_foreign_text(bands: Bands) -> None:
     page = as_page(judge(two_cards(slow=True), bands, 0.0))
     assert "&lt;b&gt;CPU&lt;/b&gt;" in page
     assert "<b>CPU" not in page

@@ -1,5 +1,5 @@
-"""A node as a bundle finds it: a Python of its own with torch and what torch needs, and nothing of
-this project."""
+"""A node before a bundle is installed: its Python has torch and the requirements of torch, and
+nothing of this project."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The whole way: a node without the project's packages says what it has, gets a bundle, measures
-without network."""
+"""End to end: a node without the project's packages reports its facts, installs a bundle and
+measures without a network."""
 
 from __future__ import annotations
 

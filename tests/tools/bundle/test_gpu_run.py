@@ -1,4 +1,4 @@
-"""`.ci/gpu-run`: what `asv run` is called with. Scripts stand in for the bundle's `asv` and
+"""`.ci/gpu-run`: the arguments of `asv run`. Scripts replace the bundle's `asv` and
 `pack-results`."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCRIPT = Path(__file__).parents[3] / ".ci" / "gpu-run"
     ("file", "found"),
     [("lists/commits.txt", "{here}/lists/commits.txt"), ("/lists/c.txt", "/lists/c.txt")],
 )
-def test_a_list_of_commits_is_found_from_the_folder_of_the_caller(
+def test_a_list_of_commits_is_relative_to_the_folder_of_the_caller(
     tmp_path: Path, file: str, found: str
 ) -> None:
     node = tmp_path / "node"
@@ -68,7 +68,7 @@ def stand_in(tmp_path: Path, asv: str) -> dict[str, str]:
     return {**plain, "HPML_FOLDER": str(node)}
 
 
-def test_the_run_is_told_a_limit_that_ends_before_the_time_is_over(tmp_path: Path) -> None:
+def test_the_run_gets_a_limit_that_ends_before_the_time_is_over(tmp_path: Path) -> None:
     place = stand_in(tmp_path, 'echo "limit ${HPML_LIMIT:-none}"')
     words = ["bash", str(SCRIPT), "bundle", "results.tgz", "HEAD^!"]
 

@@ -1,5 +1,5 @@
-"""`.ci/gpu-sides`: which GPUs and lists a side gets. What it calls for each line stands in for the
-node's `gpu-run`."""
+"""`.ci/gpu-sides`: the GPUs and lists of each side. A script replaces the node's `gpu-run`,
+which is called for each line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The repository that travels, and what of it does not."""
+"""The packed repository, and what of it is not packed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_whole_history_of_the_branch_travels(repository: Path, tmp_path: Pat
     assert git(tmp_path / "copy", "tag") == "v1"
 
 
-def test_what_does_not_travel_is_said(repository: Path, tmp_path: Path) -> None:
+def test_what_is_not_packed_is_reported(repository: Path, tmp_path: Path) -> None:
     (repository / "file").write_text("3")
     (repository / "new").write_text("")
     git(repository, "checkout", "-q", "-b", "other")

@@ -86,7 +86,7 @@ def script(tmp_path: Path) -> Path:
         (["here"], "hpml-bundle: here is there already; name another folder"),
     ],
 )
-def test_what_is_missing_is_said_in_one_line_and_nothing_is_left(
+def test_missing_parts_are_named_in_one_line_and_no_file_remains(
     script: Path, args: list[str], message: str
 ) -> None:
     (script.parent / "here").mkdir()

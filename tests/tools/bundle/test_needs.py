@@ -78,7 +78,7 @@ def test_torch_travels_only_when_it_is_asked_for(project: Path) -> None:
     assert asked.given == ()
 
 
-def test_a_package_whose_version_is_not_told_is_left_to_the_node(project: Path) -> None:
+def test_a_package_of_unknown_version_is_left_to_the_node(project: Path) -> None:
     asked = request_packages(project, node_with(torch="", numpy=""))
     assert "numpy" in asked.given
     assert not [text for text in asked.requirements if text.startswith(("numpy", "torch"))]

@@ -1,4 +1,4 @@
-"""What a node tells of itself, and what is refused of it."""
+"""The facts that a node reports, and those that are refused."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ def test_facts_from_the_command_line() -> None:
         (json.dumps({"findings": []}), "not the facts of a node"),
     ],
 )
-def test_a_file_that_no_node_told_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_without_a_nodes_facts_is_named(
+    tmp_path: Path, text: str, message: str
+) -> None:
     (tmp_path / "node.json").write_text(text)
     with pytest.raises(UsageError, match=re.escape(message)):
         read_node(tmp_path / "node.json")

@@ -1,4 +1,4 @@
-"""What uv says when it fails, in one line; and uv itself without a network."""
+"""An error of uv in one line; and uv itself without a network."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ NODE = NodeFacts(1, "3.12.3", "cp312", "x86_64", "glibc 2.28", {"torch": "2.11.0
         ("Segmentation fault", "no packages fit the node: Segmentation fault"),
     ],
 )
-def test_a_failure_is_told_in_one_line(stderr: str, message: str) -> None:
+def test_a_failure_is_explained_in_one_line(stderr: str, message: str) -> None:
     assert packages.explain(stderr, NODE).startswith(message)
 
 

@@ -1,5 +1,5 @@
-"""`hpml check` finds what each of these plugins does wrong, says the fix, and passes one that does
-nothing wrong."""
+"""`hpml check` reports the mistake of each of these plugins with its fix, and passes a plugin
+without mistakes."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ FOUND = [
 @pytest.mark.parametrize(
     ("subject", "state", "what", "fix"), FOUND, ids=[f"{row[0]}-{row[1]}" for row in FOUND]
 )
-def test_what_is_wrong_is_found_and_the_fix_said(
+def test_mistakes_are_reported_with_their_fix(
     findings: list[Finding], subject: str, state: str, what: str, fix: str
 ) -> None:
     told = [each for each in findings if each.subject == subject]
@@ -200,7 +200,7 @@ def test_what_is_wrong_is_found_and_the_fix_said(
     ], told
 
 
-def test_importing_something_heavy_is_found(write: Write) -> None:
+def test_a_heavy_import_is_reported(write: Write) -> None:
     path = write("heavy.py", "import numpy\n" + TOY)
     found = list(check(find_plugin(str(path)), limit=5))
     assert [each.what for each in found if each.state == "broken"] == [
@@ -307,7 +307,7 @@ def loaded(**changed: object) -> Loaded:
         ),
     ],
 )
-def test_a_definition_that_changed_under_one_version_is_found(
+def test_a_definition_changed_under_one_version_is_reported(
     tmp_path: Path, changed: dict[str, object], said: str
 ) -> None:
     old = {
@@ -328,7 +328,7 @@ def test_a_definition_that_changed_under_one_version_is_found(
     assert [said in each.what for each in broken] == [True] * bool(said)
 
 
-def test_a_direction_that_was_turned_round_is_found(tmp_path: Path) -> None:
+def test_a_reversed_direction_is_reported(tmp_path: Path) -> None:
     entry = {
         "benchmark": "b",
         "version": "1",
@@ -436,7 +436,7 @@ ENDLESS = """
 """
 
 
-def test_what_does_not_end_or_is_skipped_is_not_judged_and_not_fine(
+def test_unfinished_and_skipped_points_are_not_judged(
     write: Write, hpml: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     file = write("endless.py", ENDLESS)
@@ -468,7 +468,7 @@ TWICE = """
 """
 
 
-def test_a_name_that_is_used_twice_is_found(write: Write) -> None:
+def test_a_name_used_twice_is_reported(write: Write) -> None:
     write(
         "registry.yaml",
         "version: 1\nplugins: [{name: a, path: a.py}, {name: b, path: b.py}]\n",
@@ -501,7 +501,7 @@ def test_a_name_that_is_used_twice_is_found(write: Write) -> None:
         "__import__('subprocess').run(['echo', 'x'])",
     ],
 )
-def test_a_timed_step_that_prints_is_found(write: Write, step: str) -> None:
+def test_a_timed_step_that_prints_is_reported(write: Write, step: str) -> None:
     text = TWICE.replace("COUNT", "1").replace("lambda: None", f"lambda: {step}")
     found = check(find_plugin(str(write("prints.py", text))), limit=20)
     broken = [each.what for each in found if each.state == "broken"]

@@ -123,7 +123,7 @@ def test_a_cancelled_job_is_shown_as_such_and_another_goes_on_where_it_stopped(
     assert_nothing_lost(kept, slurm_site.records("first"))
 
 
-def test_what_slurm_refuses_is_said_and_the_other_targets_are_submitted(
+def test_slurms_refusal_is_shown_and_the_other_targets_are_submitted(
     slurm_site: Site,
 ) -> None:
     slurm_site.cluster(

@@ -1,4 +1,4 @@
-"""Which queue measures what, on which GPU."""
+"""The commits, benchmarks and GPU of each queue."""
 
 from __future__ import annotations
 

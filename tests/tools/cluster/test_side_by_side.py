@@ -1,5 +1,5 @@
-"""A queue for each GPU, as processes: where there is no GPU, HPML_QUEUES says what each is to
-see."""
+"""A queue for each GPU, in real processes: without a GPU, HPML_QUEUES names the devices of the
+queues."""
 
 from __future__ import annotations
 

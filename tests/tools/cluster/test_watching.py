@@ -1,4 +1,4 @@
-"""What a job's state is, from Slurm's word, its own, and neither."""
+"""The state of a job from Slurm's answer, from its own report, and without either."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_what_was_never_taken_says_why_and_foreign_folders_do_not_hinder(
     assert (job.state, job.reason) == ("failed", "invalid partition")
 
 
-def test_progress_is_the_last_share_that_asv_told(tmp_path: Path) -> None:
+def test_progress_is_the_last_share_in_asvs_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert read_progress(log) is None
     log.write_text(

@@ -1,4 +1,4 @@
-"""A real Slurm on this machine: munged, slurmctld and a slurmd a node, each on a port of its own,
+"""A real Slurm on this machine: munged, slurmctld and one slurmd per node, each on its own port,
 in one folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Processes that write into one results folder as nodes do, through asv's own classes, and tell
+"""Processes that write into one results folder as nodes do, through asv's own classes, and report
 what they finished."""
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def test_a_node_without_gpu_has_none_of_these() -> None:
     )
 
 
-def test_torch_without_cuda_beside_a_gpu() -> None:
+def test_torch_without_cuda_on_a_node_with_a_gpu() -> None:
     (text,) = found(node(), _TorchFacts("2.15.0", ""))
     assert (
         text
@@ -193,7 +193,7 @@ def test_a_library_that_raises_or_crashes_is_a_finding_and_the_others_are_checke
     ]
 
 
-def test_memory_that_fails_is_said_and_corrected_errors_are_no_fault() -> None:
+def test_failing_memory_is_reported_and_corrected_errors_are_not() -> None:
     assert found(node(), health=[GpuHealth("NVIDIA H200", corrected=9)]) == []
     (text,) = found(
         node(), health=[GpuHealth("NVIDIA H200", uncorrected=2, remap_pending=True)]

@@ -89,7 +89,7 @@ def test_both_regimes_of_a_throttled_metric_have_a_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "empty.jsonl", "other.txt"])
-def test_what_holds_no_results_is_said_in_one_line(
+def test_a_place_without_results_is_refused_in_one_line(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty.jsonl").touch()

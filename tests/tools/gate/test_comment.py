@@ -21,8 +21,8 @@ MARK = "<!-- hpml gate -->"
 
 @dataclass
 class GitLab:
-    """The notes of one merge request. asked: each request's method and path; redirect: where it
-    sends everybody; page: how many notes a page has."""
+    """The notes of one merge request. asked: each request's method and path; redirect: the
+    target of a redirection of every request; page: the number of notes of a page."""
 
     notes: list[dict[str, Any]] = field(default_factory=list)
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -124,7 +124,9 @@ def test_the_first_report_is_a_comment_and_the_next_updates_it(
     ]
 
 
-def test_its_comment_is_found_on_a_later_page(gitlab: GitLab, tmp_path: Path) -> None:
+def test_an_earlier_comment_on_a_later_page_is_updated(
+    gitlab: GitLab, tmp_path: Path
+) -> None:
     gitlab.page = 2
     gitlab.notes += [{"id": each, "author": OTHER, "body": "talk"} for each in range(5)]
     gitlab.notes.append({"id": 9, "author": ME, "body": f"{MARK}\nold"})

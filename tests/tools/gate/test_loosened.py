@@ -1,4 +1,4 @@
-"""A change that loosens its own gate is said to do so; what others wrote is text in a comment."""
+"""A change that loosens its own gate is reported; foreign text is escaped in a comment."""
 
 from __future__ import annotations
 
@@ -131,11 +131,8 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_text_of_any_origin_is_text_in_a_comment(text: str) -> None:
-    result = GateResult(Commits("a" * 40, "b" * 40, False), NODE, f"m {text}")
-    result.broken = [f"sort {text}"]
-    result.loosened = [text]
-    result.left_out = {text: 1}
+def test_foreign_text_is_escaped_in_a_comment(text: str) -> None:
+    result = result_with(text)
     assert result.headline.startswith("refused")
     body = as_comment(result)
     made = (
@@ -149,23 +146,26 @@ def test_text_of_any_origin_is_text_in_a_comment(text: str) -> None:
     assert not re.search(r"@\w|(?<!&)#\d|!\d", re.sub(r"&#\d+;", "", seen))
     assert "://" not in body
     assert "www." not in body
-    assert len(body.splitlines()) == len(as_comment(harmless()).splitlines())
+    assert len(body.splitlines()) == len(as_comment(result_with("x")).splitlines())
 
 
-def harmless() -> GateResult:
-    result = GateResult(Commits("a" * 40, "b" * 40, False), NODE, "m x")
-    result.broken, result.loosened, result.left_out = ["sort x"], ["x"], {"x": 1}
+def result_with(text: str) -> GateResult:
+    """A refused result with this text in every place that foreign text can reach."""
+    result = GateResult(Commits("a" * 40, "b" * 40, False), NODE, f"m {text}")
+    result.broken = [f"sort {text}"]
+    result.loosened = [text]
+    result.left_out = {text: 1}
     return result
 
 
-def test_a_cell_of_a_table_stays_one() -> None:
+def test_text_cannot_end_a_cell_of_a_table() -> None:
     table = "| a | b |\n| --- | --- |\n" + f"| {plain_text('x | y')} | 1 |\n"
     made = MarkdownIt("commonmark").enable("table").render(table)
     assert made.count("<td>") == 2
     assert "x | y" in html.unescape(made)
 
 
-def test_a_change_that_loosens_its_own_gate_has_not_passed() -> None:
+def test_a_change_that_loosens_its_own_gate_is_not_judged() -> None:
     within = GatedValue("b", "", "time", "s", 1.0, 1.0, 0.05, _Mean(0.0, 0.01, 1.0))
     result = GateResult(Commits("a" * 40, "b" * 40, False), NODE, "m", [within])
     assert result.headline.startswith("passed")

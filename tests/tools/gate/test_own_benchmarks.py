@@ -75,7 +75,7 @@ def mine(tmp_path: Path) -> OwnRepository:
 
 
 @pytest.mark.slow
-def test_they_are_judged_beside_ours(mine: OwnRepository) -> None:
+def test_benchmarks_of_asv_and_of_plugins_are_judged_together(mine: OwnRepository) -> None:
     mine.write("theirs/__init__.py", CODE.format(steps=2, fine=0))
     done = mine.hpml("gate", "main", "--rounds", "3", "--bench", "old", status=1)
     said = " ".join(done.stdout.split())
@@ -107,7 +107,7 @@ PLUGIN = """
 """
 
 
-def test_a_removed_benchmark_is_not_judged_and_said_so(mine: OwnRepository) -> None:
+def test_a_removed_benchmark_is_counted_as_not_judged(mine: OwnRepository) -> None:
     """asv measures both commits with the files of head, which lacks it. Ours too."""
     mine.write("benchmarks/steps.py", PLUGIN.replace("NAMES", "['kept', 'gone']"))
     registry = mine.path / "registry.yaml"

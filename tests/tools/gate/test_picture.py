@@ -1,4 +1,4 @@
-"""The gate's picture: what it draws where, and that no text of the measured code breaks it."""
+"""The gate's picture: positions of what it draws, and escaped text of the measured code."""
 
 from __future__ import annotations
 

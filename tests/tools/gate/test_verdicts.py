@@ -1,5 +1,5 @@
 """Verdicts of the gate on simulated rounds: how often equal code is refused, how often a slow-down
-is found, and how often the interval contains the truth."""
+is detected, and how often the interval contains the truth."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def rate(outcomes: Sequence[bool]) -> float:
 
 @pytest.mark.parametrize("load", [False, True])
 @pytest.mark.parametrize("slower", [0.0, 0.2])
-def test_intervals_contain_the_truth_beside_a_load_and_with_early_ends(
+def test_intervals_contain_the_truth_under_load_and_with_early_ends(
     load: bool, slower: float
 ) -> None:
     random = np.random.default_rng(1)
@@ -115,7 +115,7 @@ def test_intervals_contain_the_truth_beside_a_load_and_with_early_ends(
         assert rate([each.outcome == "refused" for each in found]) <= 0.02
 
 
-def test_a_slow_down_of_twice_the_budget_is_found_and_one_within_it_is_not() -> None:
+def test_a_slow_down_of_twice_the_budget_is_refused_and_equal_code_is_not() -> None:
     random = np.random.default_rng(1)
     twice = [gated(random, 2 * BUDGET, sigma=0.02) for _ in range(50)]
     assert rate([each.outcome == "refused" for each in twice]) >= 0.9
@@ -245,7 +245,7 @@ def test_the_comment_shows_what_changed_and_text_of_the_code_as_text() -> None:
 
 
 @pytest.mark.parametrize("direction", ["lower", "higher"])
-def test_a_ratio_is_of_head_over_base_whichever_direction_is_better(direction: str) -> None:
+def test_a_ratio_is_head_over_base_for_either_direction(direction: str) -> None:
     slower = _Mean(math.log(1.25), math.log(1.25), 0.0)
     base, head = (1.0, 1.25) if direction == "lower" else (1.25, 1.0)
     value = GatedValue("step", "", "m", "s", base, head, 0.05, slower)
@@ -270,7 +270,7 @@ def test_a_value_near_0_is_written_and_no_ratio(values: tuple[float, float]) -> 
     assert format_change(found) == f"from {said[base]} to {said[head]}"
 
 
-def test_what_could_not_be_judged_is_not_passed() -> None:
+def test_an_outcome_with_unjudged_values_is_not_passed() -> None:
     nothing = result_of()
     assert (nothing.refused, nothing.not_judged) == (False, True)
     assert nothing.headline == "not judged: nothing was compared"

@@ -282,7 +282,7 @@ def test_nccl_tests_as_json_keeps_iterations_and_refuses_wrong_results() -> None
 
 
 def test_nccl_tests_tell_how_many_ranks_there_were(tmp_path: Path) -> None:
-    """The JSON has one device of each process, also of one with two GPUs: which is not told."""
+    """The JSON names one device of each process, even if a process has two GPUs."""
     file = FILES / "nccl-tests.json"
     record, *_ = imported(file).values()
     assert record.params["ranks"] == 2 and record.gpu_names == []

@@ -1,4 +1,4 @@
-"""What `hpml init` writes, and what it leaves."""
+"""The files that `hpml init` writes, and those that it leaves unchanged."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_init_then_run_then_publish(layout: str, tmp_path: Path) -> None:
     mine.hpml("table", name)  # finds the results that asv.conf.json names
 
 
-def test_what_builds_the_package_and_is_not_installed_is_said(tmp_path: Path) -> None:
+def test_missing_build_requirements_are_named(tmp_path: Path) -> None:
     mine = OwnRepository.make(tmp_path)
     pyproject = backend("no-such-backend>=2", "no_such_backend")
     mine.write(

@@ -1,5 +1,5 @@
-"""The workflows that `hpml init --ci` writes: what they may do, and that no name of a folder runs
-or breaks them."""
+"""The workflows that `hpml init --ci` writes: their permissions, and that the name of a folder can
+neither run code in them nor break them."""
 
 from __future__ import annotations
 

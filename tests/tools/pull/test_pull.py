@@ -1,4 +1,4 @@
-"""`hpml pull`: from a folder, a git repository and a published site; what a hostile one can do."""
+"""`hpml pull`: from a folder, a git repository and a published site; hostile sources."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The fixture `bench`, in tests of somebody else's repository, run by pytest in processes of their
-own."""
+"""The fixture `bench`, in tests of another repository, which pytest runs in separate
+processes."""
 
 from __future__ import annotations
 

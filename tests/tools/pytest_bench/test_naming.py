@@ -1,4 +1,4 @@
-"""Two tests are never one benchmark, and two sets of parameters are never one point."""
+"""Different tests are different benchmarks, and different parameters are different points."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_no_two_tests_have_one_name() -> None:
 
 
 @given(st.sets(st.text("ab_AB/é[.:", min_size=1, max_size=12), max_size=20))
-def test_names_of_any_spelling_are_told_apart(parts: set[str]) -> None:
+def test_different_names_give_different_benchmarks(parts: set[str]) -> None:
     tests = {f"tests/test_{part}.py::test_x" for part in parts}
     tests |= {f"tests/test_x.py::test_{part}" for part in parts}
     names = {TestName(test).benchmark for test in tests}
@@ -196,7 +196,7 @@ def test_parameters_of_any_kind_are_points_that_the_next_run_finds_again(
     )
 
 
-def test_tests_of_like_names_are_stored_apart(repository: Path) -> None:
+def test_tests_with_similar_names_are_stored_separately(repository: Path) -> None:
     one = "def test_x(bench):\n    bench.measure(lambda bench: {'m': 1}, {'m': '1'})\n"
     two = one.replace("test_x", "test_sort_x")
     grouped = "class TestSort:\n" + "".join(f"    {line}\n" for line in one.splitlines())
@@ -218,7 +218,7 @@ def test_tests_of_like_names_are_stored_apart(repository: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
-def test_a_repository_that_git_refuses_is_said_to_be_so(repository: Path) -> None:
+def test_a_repository_that_git_refuses_is_reported(repository: Path) -> None:
     (repository / "test_one.py").write_text(
         "def test_x(bench):\n    bench.measure(lambda bench: {'m': 1}, {'m': '1'})\n"
     )

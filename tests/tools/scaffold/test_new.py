@@ -1,4 +1,4 @@
-"""What `hpml new` writes works as it stands."""
+"""The files that `hpml new` writes work unchanged."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ Hpml = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.mark.slow
-def test_a_new_package_passes_its_own_tests_as_it_stands(
-    hpml: Hpml, tmp_path: Path
-) -> None:
+def test_a_new_package_passes_its_own_tests_unchanged(hpml: Hpml, tmp_path: Path) -> None:
     assert hpml("new", "row_sum").returncode == 0
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
@@ -85,7 +83,7 @@ def test_a_name_that_exists_is_refused_and_nothing_is_written(
     assert sorted(tmp_path.rglob("*.py")) == before
 
 
-def test_a_file_goes_beside_the_asv_benchmarks_as_the_first_one_of_init_does(
+def test_a_file_is_written_beside_the_asv_benchmarks_like_the_first_one_of_init(
     hpml: Hpml, tmp_path: Path
 ) -> None:
     make_repository(tmp_path)
@@ -116,8 +114,7 @@ def test_a_registry_that_an_entry_cannot_be_appended_to_is_left_as_it_was(
 def test_a_registry_is_replaced_in_one_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever reads it meanwhile, or finds it after a kill, sees the old file or the new one; a
-    link stays one."""
+    """A reader sees the old file or the new one, also after a kill; a symbolic link is kept."""
     registry = tmp_path / "registry.yaml"
     (tmp_path / "kept.yaml").write_text("version: 1\nplugins: []\n")
     registry.symlink_to("kept.yaml")
