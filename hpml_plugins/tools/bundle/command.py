@@ -93,10 +93,10 @@ def command(
         f" {node.packages.get('torch') or 'its own'}"
     )
     say(f"carries  {_listed(made.carried)}")
-    for name in [name for name in made.carried if name in node.packages]:
-        say(
-            f"         {name} {made.carried[name]} in place of {node.packages[name] or 'its own'}"
-        )
+    for name, version in made.carried.items():
+        if name in node.packages:
+            replaced = node.packages[name] or "its own"
+            say(f"         {name} {version} in place of {replaced}")
     say(f"keeps    {_listed(made.kept)}")
     history = made.history
     commits = counted(history.commits, "commit")

@@ -177,28 +177,23 @@ def _state(
         attempts = f", after {counted(report.attempts, 'attempt')}" if report else ""
         return "pending", f"{slurm.reason or slurm.state}{attempts}"
     if slurm and slurm.state in _RUNNING:
-        return (
-            "running",
-            "" if report and report.phase == "running" else "starting or ending",
-        )
+        is_running = report and report.phase == "running"
+        return "running", "" if is_running else "starting or ending"
     if slurm and slurm.state not in _ENDED:
-        return (
-            "cancelled" if slurm.state == "CANCELLED" else "failed",
-            f"Slurm says {slurm.state}",
-        )
+        state = "cancelled" if slurm.state == "CANCELLED" else "failed"
+        return state, f"Slurm says {slurm.state}"
     alive = order.executor == "local" and _is_alive(order, folder)
     if report is None:
         if alive:
             return "running", "starting"
-        answer = f"Slurm says {slurm.state}" if slurm else "Slurm no longer knows it"
-        return (
-            "failed" if slurm else "lost"
-        ), f"{answer}, and it never started asv; see its log"
+        known = f"Slurm says {slurm.state}" if slurm else "Slurm no longer knows it"
+        reason = f"{known}, and it never started asv; see its log"
+        return "failed" if slurm else "lost", reason
     if report.phase == "running":
-        without_report = (
-            f"it ended on {report.host} without a report (killed, or the node died)"
-        )
-        return ("running", "") if alive else ("lost", without_report)
+        if alive:
+            return "running", ""
+        reason = f"it ended on {report.host} without a report (killed, or the node died)"
+        return "lost", reason
     if report.phase == "paused":
         return "pending" if alive else "failed", report.reason
     return "failed" if report.phase == "stopped" else report.phase, report.reason

@@ -27,6 +27,12 @@ def budgets_of(entry: PluginEntry) -> dict[str, float]:
     return found
 
 
+def budget_of(budgets: Mapping[str, float], name: str, default: float) -> float:
+    """The budget of BENCHMARK.METRIC or of a benchmark: its own, else that of its benchmark."""
+    benchmark = name.rpartition(".")[0]
+    return budgets.get(name, budgets.get(benchmark, default))
+
+
 class Budgets:
     """The allowed slow-down of each metric: `--budget 5 --budget attention=2 --budget
     attention.memory=1`.
@@ -46,10 +52,9 @@ class Budgets:
 
     def of(self, record: Record) -> dict[str, float]:
         """The budgets of a Record's metrics that have a better direction: 0.05 for 5 %."""
-        benchmark = record.benchmark
-        allowed = self._percent.get(benchmark, self._default)
         return {
-            name: self._percent.get(f"{benchmark}.{name}", allowed) / 100
+            name: budget_of(self._percent, f"{record.benchmark}.{name}", self._default)
+            / 100
             for name in compared_metrics(record)
             if record.metrics[name].direction
         }

@@ -10,7 +10,7 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.git import run_git
 from hpml_plugins.registry import PluginEntry, Registry, read_registry
 from hpml_plugins.temporary import temporary_folder
-from hpml_plugins.tools.gate.budgets import DEFAULT_BUDGET, budgets_of
+from hpml_plugins.tools.gate.budgets import DEFAULT_BUDGET, budget_of, budgets_of
 
 #: Settings of sampling, and whether a larger one measures less precisely.
 _SAMPLING = {"precision": True, "budget": False, "rounds": False}
@@ -55,9 +55,7 @@ def _budgets(before: PluginEntry, after: PluginEntry) -> Iterator[str]:
     old = budgets_of(before)
     new = budgets_of(after)
     for name in sorted(old.keys() | new.keys()):
-        benchmark = name.partition(".")[0]
-        was = old.get(name, old.get(benchmark, DEFAULT_BUDGET))
-        now = new.get(name, new.get(benchmark, DEFAULT_BUDGET))
+        was, now = (budget_of(each, name, DEFAULT_BUDGET) for each in (old, new))
         if now > was:
             yield f"the allowed slow-down of {name} is raised from {was:g} to {now:g} %"
 

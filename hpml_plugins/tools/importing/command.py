@@ -96,23 +96,23 @@ def _completed(
     told = {each.gpus for each in source.readings} - {None}
     if gpu and told:
         raise UsageError("it names its GPUs; leave out --gpu", str(file))
-    readings = None
+    readings = source.readings
     if gpu:
         readings = [
-            replace(each, gpus=(gpu,) * max(1, each.gpu_count)) for each in source.readings
+            replace(each, gpus=(gpu,) * max(1, each.gpu_count)) for each in readings
         ]
     return replace(
         source,
         machine=machine or source.machine,
         commit=commit or source.commit,
-        readings=readings or source.readings,
+        readings=readings,
     )
 
 
 def _describe(source: Source, records: Sequence[Record]) -> str:
     benchmarks = len({record.benchmark for record in records})
     failed = sum(record.status == "failed" for record in records)
-    unknown = [name for name, fact in (("commit", source.commit),) if not fact]
+    unknown = [] if source.commit else ["commit"]
     if all(reading.gpus is None for reading in source.readings):
         unknown.append("GPU")
     parts = [

@@ -176,7 +176,11 @@ def _make_configuration(folder: Path, top: Path, *, package: bool) -> dict[str, 
     """
     branch = ask_git(folder, "symbolic-ref", "--short", "--quiet", "HEAD")
     below = folder.relative_to(top).as_posix()
-    nothing: list[str] = []
+    no_package: dict[str, object] = {
+        "build_command": [],
+        "install_command": [],
+        "uninstall_command": [],
+    }
     return {
         "version": 1,
         "project": top.name,
@@ -184,11 +188,7 @@ def _make_configuration(folder: Path, top: Path, *, package: bool) -> dict[str, 
         **({"repo_subdir": below} if below != "." else {}),
         "branches": [branch or "HEAD"],
         "environment_type": "node",
-        **(
-            {}
-            if package
-            else {f"{what}_command": nothing for what in ("build", "install", "uninstall")}
-        ),
+        **({} if package else no_package),
         "plugins": [PLUGIN],
         "launch_method": "forkserver",
         "benchmark_dir": "benchmarks",
@@ -248,18 +248,8 @@ def write_all(folder: Path, top: Path, ci: str | None) -> tuple[_Writer, str]:
     """Write every file. Returns what was written, and the name of the benchmark to start with."""
     writer = _Writer(folder)
     package = find_package(folder)
-    existing = folder / CONFIGURATION
-    if (before := existing.is_file()) and (
-        extended := extend_configuration(existing)
-    ) != existing.read_text("utf-8"):
-        atomic_write(existing, extended.encode())
-        writer.wrote.append(f"{CONFIGURATION}: the plugin {PLUGIN}; all else is as it was")
-    elif before:
-        writer.left.append(f"{CONFIGURATION} is there already")
-    else:
-        made = _make_configuration(folder, top, package=package is not None)
-        writer.write(CONFIGURATION, json.dumps(made, indent=4, ensure_ascii=False) + "\n")
-    conf = read_configuration(existing)
+    _write_configuration(writer, top, package=package is not None)
+    conf = read_configuration(folder / CONFIGURATION)
     plugin = "import_time" if package else "export_time"
     name, source = package or ("", "")
     path = (plugins_folder(folder) / f"{plugin}.py").relative_to(folder)
@@ -284,6 +274,21 @@ def write_all(folder: Path, top: Path, ci: str | None) -> tuple[_Writer, str]:
     if ci:
         _write_ci(writer, top, ci)
     return writer, plugin
+
+
+def _write_configuration(writer: _Writer, top: Path, *, package: bool) -> None:
+    """A new asv.conf.json, or our plugin in an existing one."""
+    file = writer.folder / CONFIGURATION
+    if not file.is_file():
+        made = _make_configuration(writer.folder, top, package=package)
+        writer.write(CONFIGURATION, json.dumps(made, indent=4, ensure_ascii=False) + "\n")
+        return
+    extended = extend_configuration(file)
+    if extended == file.read_text(encoding="utf-8"):
+        writer.left.append(f"{CONFIGURATION} is there already")
+    else:
+        atomic_write(file, extended.encode())
+        writer.wrote.append(f"{CONFIGURATION}: the plugin {PLUGIN}; all else is as it was")
 
 
 def _write_suite(writer: _Writer, benchmarks: Path) -> None:
