@@ -18,6 +18,7 @@ from hpml_plugins.model import (
     Grid,
     Params,
     Record,
+    Value,
     counted,
     format_choice,
     natural_key,
@@ -94,28 +95,23 @@ def sample_points(grid: Grid, most: int | None = MOST_POINTS) -> list[Params]:
     The others take values of every parameter from its whole range: numbers ascending, the rest as
     declared. At most as many points as the longest parameter has values.
     """
-    ordered = {
-        name: (
-            sorted(values, key=natural_key)
-            if all(str(value)[:1].isdigit() for value in values)
-            else list(values)
-        )
-        for name, values in grid.items()
-    }
+    ordered: dict[str, list[Value]] = {}
+    for name, values in grid.items():
+        are_numbers = all(str(value)[:1].isdigit() for value in values)
+        ordered[name] = sorted(values, key=natural_key) if are_numbers else list(values)
     if most is None:
-        return [
-            dict(zip(ordered, values, strict=True))
-            for values in itertools.product(*ordered.values())
-        ]
+        combinations = itertools.product(*ordered.values())
+        return [dict(zip(ordered, values, strict=True)) for values in combinations]
     count = min(most, max(map(len, ordered.values()), default=1))
-    chosen = [
-        {
+    chosen: list[Params] = []
+    for number in range(count):
+        point = {
             name: values[_spread(number, count, len(values))]
             for name, values in ordered.items()
         }
-        for number in range(count)
-    ]
-    return [point for number, point in enumerate(chosen) if point not in chosen[:number]]
+        if point not in chosen:
+            chosen.append(point)
+    return chosen
 
 
 def points_to_try(most: int | None, *, relaxed: bool) -> int | None:

@@ -70,7 +70,8 @@ def find_removed(
             place = prepared.host.registry.path.resolve().relative_to(top.resolve())
             if (folder / place).is_file():
                 entries = list(_entries(folder / place, prepared.host))
-                for name, entry in (ours := Benchmarks(own, entries, regex=regex)).items():
+                ours = Benchmarks(own, entries, regex=regex)
+                for name, entry in ours.items():
                     points = ours.benchmark_selection.get(name)
                     found[entry["benchmark"]] = 1 if points is None else len(points)
             if Path(own.benchmark_dir).is_dir():

@@ -91,22 +91,18 @@ def _read_repository(address: str, scratch: Path, on_damage: OnDamage) -> Path:
         str(clone),
     )
     listed = _git(clone, "ls-tree", "-r", "-l", "-z", "HEAD").decode(errors="replace")
-    names = {
-        path: entry.split()
-        for entry, _, path in (line.partition("\t") for line in listed.split("\0") if line)
-    }
-    places = (
-        re.match(r"((?:.*/)?)results/[^/]+/records/[^/]+\.jsonl$", path) for path in names
-    )
-    top = min((place[1] for place in places if place), key=len, default="")
+    lines = [line.partition("\t") for line in listed.split("\0") if line]
+    records = re.compile(r"((?:.*/)?)results/[^/]+/records/[^/]+\.jsonl")
+    matches = [records.fullmatch(path) for _, _, path in lines]
+    top = min((match[1] for match in matches if match), key=len, default="")
     found = read = 0
-    for path, (mode, _, digest, size) in names.items():
+    for entry, _, path in lines:
+        mode, _, digest, size = entry.split()
         place = path.removeprefix(f"{top}results/")
         if place == path or not PLACES.fullmatch(place):
             continue
-        if (
-            not mode.startswith("100") or int(size) > MAX_FILE
-        ):  # because it is read into memory
+        is_file = mode.startswith("100")
+        if not is_file or int(size) > MAX_FILE:  # because it is read into memory
             warn(
                 f"{address}: {path}: not a file, or larger than {MAX_FILE / 1e6:,.0f} MB; ignored"
             )
@@ -167,11 +163,11 @@ def _read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"".join(line + b"\n" for line in found))
     benchmarks = declarations.get("benchmarks")
-    declared = {
-        name: {key: value for key, value in entry.items() if key not in _OF_THE_SITE}
-        for name, entry in (benchmarks.items() if isinstance(benchmarks, dict) else ())
-        if isinstance(entry, dict)
-    }
+    declared: dict[str, Any] = {}
+    for name, entry in benchmarks.items() if isinstance(benchmarks, dict) else ():
+        if isinstance(entry, dict):
+            kept = {key: entry[key] for key in entry if key not in _OF_THE_SITE}
+            declared[name] = kept
     (results / DECLARATIONS).write_text(
         json.dumps({**declared, "version": 2}), encoding="utf-8"
     )
