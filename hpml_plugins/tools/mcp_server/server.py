@@ -11,7 +11,7 @@ import functools
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,13 +85,16 @@ def command(settings: Settings, results: Path) -> int:
 
 @dataclass(frozen=True)
 class Results:
-    """The served results, and the registry that names their plugins."""
+    """The served results, and the registry that names their plugins.
+
+    A public method is a tool of the server: the model reads its docstring.
+    """
 
     registry: Path
     folder: Path
 
-    def benchmarks(self) -> dict[str, Any]:
-        """By benchmark: its machines and the units of its metrics."""
+    def list_benchmarks(self) -> dict[str, Any]:
+        """List the benchmarks that have results, with their machines, metrics and description."""
         listed = {each.get("benchmark"): each for each in self._listed()}
         rows: dict[str, Any] = {}
         for each in self._frame().records:
@@ -103,7 +106,11 @@ class Results:
         return {"benchmarks": rows, "not measured yet": sorted({*listed} - {*rows, None})}
 
     def compare(self, a: str, b: str, benchmark: str = "") -> dict[str, Any]:
-        """B against A."""
+        """Compare the results of B with those of A, significant differences first.
+
+        a, b: two machines, two commits or two environments. benchmark: only this one. `ratio` above
+        1 means that B is better.
+        """
         rows = self._compared(a, b, benchmark)
         changed = [row for row in rows if row["verdict"] in ("BETTER", "WORSE")]
         others = [row for row in rows if row not in changed]
@@ -112,7 +119,7 @@ class Results:
     def history(
         self, benchmark: str, machine: str = "*", metric: str = ""
     ) -> dict[str, Any]:
-        """The values of a benchmark, newest first."""
+        """List the measured values of a benchmark, newest first, with intervals and commits."""
         frame = self._frame()
         rows = [
             {name: row.get(name) for name in _HISTORY}
@@ -125,10 +132,14 @@ class Results:
             row["started"] = row["started"].isoformat() if row["started"] else None
         return _limited(sorted(rows, key=lambda row: row["started"] or "", reverse=True))
 
-    def explain(
+    def explain_verdict(
         self, a: str, b: str, benchmark: str, point: str, metric: str
     ) -> dict[str, Any]:
-        """Why B against A has its verdict at a point."""
+        """Explain why B against A is BETTER, WORSE, SAME, BOUND or AMBIGUOUS at one point.
+
+        point, metric: as in the output of `compare`. Returns the values, the meaning of the
+        verdict, and a report with what else differs between the sides.
+        """
         rows = self._compared(a, b, benchmark)
         found = [row for row in rows if (row["point"], row["metric"]) == (point, metric)]
         if not found:
@@ -226,43 +237,23 @@ def make_server(results: Results) -> MCPServer:
         from mcp.types import ToolAnnotations
     server = MCPServer("hpml-plugins", instructions=_INSTRUCTIONS, version=__version__)
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    tool = server.tool(annotations=reads)
 
-    def answer(ask: Any, *words: str) -> Mapping[str, Any]:
-        try:
-            found: Mapping[str, Any] = ask(*words)
-        except Exception as error:
-            raise ToolError(str(error)) from error
-        return found
+    def answering(ask: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+        @functools.wraps(ask)
+        def answer(*words: str, **named: str) -> dict[str, Any]:
+            try:
+                return ask(*words, **named)
+            except Exception as error:
+                raise ToolError(str(error)) from error
 
-    @tool
-    def list_benchmarks() -> dict[str, Any]:
-        """List the benchmarks that have results, with their machines, metrics and description."""
-        return dict(answer(results.benchmarks))
+        return answer
 
-    @tool
-    def compare(a: str, b: str, benchmark: str = "") -> dict[str, Any]:
-        """Compare the results of B with those of A, significant differences first.
-
-        a, b: two machines, two commits or two environments. benchmark: only this one. `ratio` above
-        1 means that B is better.
-        """
-        return dict(answer(results.compare, a, b, benchmark))
-
-    @tool
-    def history(benchmark: str, machine: str = "*", metric: str = "") -> dict[str, Any]:
-        """List the measured values of a benchmark, newest first, with intervals and commits."""
-        return dict(answer(results.history, benchmark, machine, metric))
-
-    @tool
-    def explain_verdict(
-        a: str, b: str, benchmark: str, point: str, metric: str
-    ) -> dict[str, Any]:
-        """Explain why B against A is BETTER, WORSE, SAME, BOUND or AMBIGUOUS at one point.
-
-        point, metric: as in the output of `compare`. Returns the values, the meaning of the
-        verdict, and a report with what else differs between the sides.
-        """
-        return dict(answer(results.explain, a, b, benchmark, point, metric))
-
+    asks = (
+        results.list_benchmarks,
+        results.compare,
+        results.history,
+        results.explain_verdict,
+    )
+    for ask in asks:
+        server.tool(annotations=reads)(answering(ask))
     return server

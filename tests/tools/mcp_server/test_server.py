@@ -103,7 +103,7 @@ def test_benchmarks_are_listed_with_their_machines(results: Results) -> None:
 
 
 def test_without_the_plugin_the_metrics_are_those_of_the_records(results: Results) -> None:
-    found = Results(results.folder / "no-registry.yaml", results.folder).benchmarks()
+    found = Results(results.folder / "no-registry.yaml", results.folder).list_benchmarks()
     toy = {"plugin": "toy", "machines": ["fast", "slow"], "description": ""}
     assert found["benchmarks"]["toy"] == {**toy, "metrics": {"time": "s"}}
 

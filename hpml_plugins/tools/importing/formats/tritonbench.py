@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.model import Direction, MetricSamples
+from hpml_plugins.model import Direction
 from hpml_plugins.tools.importing.reading import (
     ForeignPoint,
     Source,
@@ -72,8 +72,9 @@ def _of_json(found: dict[str, Any]) -> Iterator[ForeignPoint]:
     for key, value in found.items():
         match = _KEY.fullmatch(key)
         if match and match["x"] != _AVERAGE:
-            cell = _Cell(match["name"], match["x"], match["provider"], match["metric"])
-            yield from cell.readings(value)
+            yield from _readings(
+                match["name"], match["x"], match["provider"], match["metric"], value
+            )
 
 
 def _of_csv(name: str, text: str) -> Iterator[ForeignPoint]:
@@ -91,8 +92,7 @@ def _of_csv(name: str, text: str) -> Iterator[ForeignPoint]:
             if not dash:  # a metric of the input, not of an implementation
                 provider = ""
                 metric_of_cell = column
-            cell = _Cell(name, row[0], provider, metric_of_cell)
-            yield from cell.readings(text_of_cell)
+            yield from _readings(name, row[0], provider, metric_of_cell, text_of_cell)
 
 
 def _value(told: Any) -> Any:
@@ -110,26 +110,19 @@ def _value(told: Any) -> Any:
     return first
 
 
-class _Cell:
-    """A value of tritonbench: of an operator at an input, of an implementation."""
-
-    def __init__(self, name: str, x: str, provider: str, found: str) -> None:
-        self._name = name
-        self._metric = found
-        self._params = parameters({"x": value_of(x), "implementation": provider})
-
-    def readings(self, value: Any) -> Iterator[ForeignPoint]:
-        """The value as a ForeignPoint; none if it was not measured, a failure for text."""
-        value = _value(value)
-        if isinstance(value, bool) or value is None or value == "":
-            return
-        if isinstance(value, int | float):
-            found = {metric_name(self._metric): self._samples(value)}
-            yield ForeignPoint(self._name, self._params, found)
-        elif isinstance(value, str) and self._metric in _KNOWN:
-            yield ForeignPoint(self._name, self._params, failure=value)
-
-    def _samples(self, value: float) -> MetricSamples:
-        factor, unit, direction = _KNOWN.get(self._metric, (1.0, "1", None))
-        info = {"statistic": "median"} if self._metric == "latency" else {}
-        return metric(unit, direction, [value * factor], **info)
+def _readings(
+    name: str, x: str, provider: str, measured: str, told: Any
+) -> Iterator[ForeignPoint]:
+    """A cell, of an operator at an input and of an implementation, as a ForeignPoint: none if it
+    was not measured, a failure for text."""
+    value = _value(told)
+    params = parameters({"x": value_of(x), "implementation": provider})
+    if isinstance(value, bool) or value is None or value == "":
+        return
+    if isinstance(value, int | float):
+        factor, unit, direction = _KNOWN.get(measured, (1.0, "1", None))
+        info = {"statistic": "median"} if measured == "latency" else {}
+        samples = metric(unit, direction, [value * factor], **info)
+        yield ForeignPoint(name, params, {metric_name(measured): samples})
+    elif isinstance(value, str) and measured in _KNOWN:
+        yield ForeignPoint(name, params, failure=value)
