@@ -96,8 +96,7 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
         line."""
         name = self.get_branch_name(branch)
         order = self.order
-        of_name = [line for line in order.lines if line.branch == name]
-        line = of_name[0] if of_name else order.lines[0]
+        line = name if name in order.lines else order.branch
         placed = [each for each in order if order.standing(each, line) > Standing.UNPLACED]
         return placed[::-1]
 
@@ -169,7 +168,7 @@ def show_missing_commits(conf: Any) -> CommitOrder:
         )
     if outside := dates.keys() - order.keys():
         names = name_some(outside)
-        branches = " and ".join(line.branch for line in order.lines)
+        branches = " and ".join(order.lines)
         log.warning(
             one_line(
                 f"{len(outside)} of {len(dates)} commits are not on the line of {branches}, left"

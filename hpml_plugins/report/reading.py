@@ -287,13 +287,14 @@ class History:
     @property
     def branches(self) -> list[str]:
         """The branches that have a line; "" for commits of no repository."""
-        return [line.branch for line in self.order.lines]
+        return list(self.order.lines)
 
     @functools.cached_property
     def own(self) -> frozenset[int]:
         """The revisions on the line of the first branch."""
         return frozenset(
-            self.order[each] for each in self.order.lines[0].own & self.order.keys()
+            self.order[each]
+            for each in self.order.lines[self.order.branch] & self.order.keys()
         )
 
     def outside_of(self, benchmarks: Container[str]) -> Counter[str]:

@@ -46,28 +46,20 @@ class Standing(enum.IntEnum):
     OWN = 3
 
 
-@dataclass(frozen=True)
-class Line:
-    """The line of one branch. branch: its name; "" for commits of no repository.  own: its
-    commits."""
-
-    branch: str
-    own: frozenset[str] = frozenset()
-
-
 @dataclass(frozen=True, eq=False)
 class CommitOrder(Mapping[str, int]):
     """The positions of all commits on lines: commit → place, oldest first; the newest has the
     highest.
 
-    lines: one for each branch; tables and pages show the first.  by_date: the commits that the
+    lines: branch → the commits of its line; "" for commits of no repository. Tables and pages show
+    the first.  by_date: the commits that the
     repository lacks.  complete: whether git knows all ancestors of the branches; false in a shallow
     clone, where missing commits count as much as the others.  known: all commits of the repository.
     problems: messages about branches that it lacks.
     """
 
     places: Mapping[str, int]
-    lines: Sequence[Line]
+    lines: Mapping[str, frozenset[str]]
     by_date: Collection[str] = frozenset()
     complete: bool = True
     known: Collection[str] = field(default=frozenset(), repr=False)
@@ -78,7 +70,7 @@ class CommitOrder(Mapping[str, int]):
         """The order itself, or a single line with these commits."""
         if isinstance(places, CommitOrder):
             return places
-        return cls(places, [Line("", frozenset(places))])
+        return cls(places, {"": frozenset(places)})
 
     def __getitem__(self, commit: str) -> int:
         return self.places[commit]
@@ -92,17 +84,12 @@ class CommitOrder(Mapping[str, int]):
     @property
     def branch(self) -> str:
         """The branch that tables and pages show."""
-        return self.lines[0].branch
+        return next(iter(self.lines))
 
-    def line(self, branch: str = "") -> Line:
-        """The line of a branch; "" is the first. Raises StopIteration for a branch without one."""
-        if not branch:
-            return self.lines[0]
-        return next(line for line in self.lines if line.branch == branch)
-
-    def standing(self, commit: str, line: Line | None = None) -> Standing:
-        """The standing of a commit relative to a line, by default the first."""
-        if commit in (line or self.lines[0]).own:
+    def standing(self, commit: str, branch: str = "") -> Standing:
+        """The standing of a commit relative to the line of a branch; "" is the first. Raises
+        KeyError for a branch without one."""
+        if commit in self.lines[branch or self.branch]:
             return Standing.OWN
         if commit in self.by_date:
             return Standing.BY_DATE if self.complete else Standing.OWN
@@ -115,7 +102,7 @@ class CommitOrder(Mapping[str, int]):
         placed = self.places.keys() - wanted
         return CommitOrder(
             {commit: place for commit, place in self.places.items() if commit in wanted},
-            [Line(line.branch, line.own & wanted) for line in self.lines],
+            {branch: line & wanted for branch, line in self.lines.items()},
             frozenset(self.by_date) & wanted,
             self.complete,
             frozenset(self.known) - placed,
@@ -173,19 +160,20 @@ def commit_order(
     graph = read_graph(repository)
     if not graph.parents:
         return order_by_date(stored_dates(result_files(results)))
-    lines, problems = [], []
+    lines: dict[str, frozenset[str]] = {}
+    problems = []
     for branch in dict.fromkeys(branches or ("HEAD",)):
         tip = find_tip(repository, branch)
         name = (
             branch if branch != "HEAD" else ask_git(repository, "branch", "--show-current")
         )
-        lines.append(Line(branch, frozenset(graph.line(tip.commit, name))))
+        lines[branch] = frozenset(graph.line(tip.commit, name))
         if tip.problem:
             problems.append(tip.problem)
     stored = stored_dates(result_files(results, known=graph.dates))
     dates = {**stored, **graph.dates}
     by_date = frozenset(stored.keys() - graph.dates.keys())
-    own = frozenset[str]().union(*(line.own for line in lines))
+    own = frozenset[str]().union(*lines.values())
     ordered = [commit for commit in graph.parents if commit in own]
     shallow = ask_git(repository, "rev-parse", "--is-shallow-repository") == "true"
     return CommitOrder(
@@ -203,7 +191,7 @@ def commit_order(
 def order_by_date(dates: Mapping[str, int]) -> CommitOrder:
     """The order without a repository.  dates: of all commits, ms since 1970."""
     places = {commit: place for place, commit in enumerate(place_by_date((), dates, dates))}
-    return CommitOrder(places, [Line("")], frozenset(dates), complete=False)
+    return CommitOrder(places, {"": frozenset()}, frozenset(dates), complete=False)
 
 
 #: git's default message for a merge of the local branch, or of the remote branch of that name.

@@ -90,12 +90,12 @@ class Index(Generic[Place, Item]):
     @property
     def branches(self) -> list[str]:
         """The branches that have a line; "" is the first branch."""
-        return ["", *(line.branch for line in self.order.lines[1:])]
+        return ["", *list(self.order.lines)[1:]]
 
     def standing(self, item: _Stored, branch: str = "") -> Standing:
         """The position of the item's commit relative to the line of a branch; "" is the first
         branch."""
-        return self.order.standing(item.commit, self.order.line(branch))
+        return self.order.standing(item.commit, branch)
 
     def rank(self, item: _Stored, branch: str = "") -> _Precedence:
         """The precedence of an item for a branch."""

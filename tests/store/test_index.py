@@ -10,14 +10,12 @@ from records import a_record
 
 from hpml_plugins.model.record import Record
 from hpml_plugins.store import CommitOrder, Index
-from hpml_plugins.store.history import Line
 
 OLD, NEW, TOPIC, LOST, NOWHERE = ("0" * 40, "1" * 40, "2" * 40, "3" * 40, "4" * 40)
-MAIN = Line("main", frozenset({OLD, NEW}))
 #: A topic branch went through OLD, and was not merged; the repository lacks LOST.
 ORDER = CommitOrder(
     {OLD: 0, TOPIC: 1, NEW: 2, LOST: 3},
-    [MAIN, Line("topic", frozenset({OLD, TOPIC}))],
+    {"main": frozenset({OLD, NEW}), "topic": frozenset({OLD, TOPIC})},
     by_date=frozenset({LOST}),
     known=frozenset({OLD, NEW, TOPIC}),
 )

@@ -68,7 +68,7 @@ def digest_inputs(
         name: str(value) for name, value in vars(conf).items() if name not in _PLACES
     }
     tags = ask_git(repository, "show-ref", "--tags")
-    lines = [(line.branch, sorted(line.own)) for line in order.lines]
+    lines = [(branch, sorted(line)) for branch, line in order.lines.items()]
     told = (head, changed, settings, commits, tags, _plugins())
     places = (list(order.items()), lines, sorted(order.by_date))
     files = (*_files(results), *(top / name for name in changed))
