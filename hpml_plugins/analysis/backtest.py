@@ -180,10 +180,7 @@ class BackTest:
         self, measured: Iterable[MeasuredPoint], references: References | None = None
     ) -> None:
         self._references = references or References()
-        readings = _timed_readings(measured)
-        if self._references:
-            readings = list(with_references(readings, self._references))
-        observed = observe(readings)
+        observed = observe(with_references(_timed_readings(measured), self._references))
         self.results: dict[Physics, ClassResult] = {}
         if observed is None:
             return
@@ -205,11 +202,6 @@ class BackTest:
             error = abs(math.log(value.value) - statistics.fmean(others))
             result.left_out.append(_LeftOut(card, error, width))
 
-    def _adjusted_without(
-        self, part: ObservedReadings, cards: frozenset[str]
-    ) -> dict[int, Adjusted]:
-        return adjusted_spreads(part, self._references, cards) if self._references else {}
-
     def _compare_pairs(self) -> None:
         """Compare every two cards, in both orders, on everything both measured with equal code."""
         known: dict[frozenset[str], tuple[dict[int, Spread], dict[int, Adjusted]]] = {}
@@ -221,7 +213,8 @@ class BackTest:
             cards = frozenset((a, b))
             if cards not in known:
                 part = self._observed.part({each.line for each in common})
-                known[cards] = part.spreads(cards), self._adjusted_without(part, cards)
+                adjusted = adjusted_spreads(part, self._references, cards)
+                known[cards] = part.spreads(cards), adjusted
             spreads, adjusted = known[cards]
             pairs = []
             for each in common:

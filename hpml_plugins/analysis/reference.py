@@ -93,9 +93,6 @@ class References:
             self._by_run[visit.run, visit.card] = visit
             self._by_card.setdefault(visit.card, []).append(visit)
 
-    def __bool__(self) -> bool:
-        return bool(self._by_card)
-
     def of_type(self, hardware: str, physics: Physics) -> TypeReference | None:
         """The mean reference of the cards of a type for a class; None for fewer than two cards."""
         by_card: dict[str, list[float]] = {}

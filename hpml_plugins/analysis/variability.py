@@ -128,24 +128,21 @@ class ObservedReadings:
         return {}
 
 
-def fill_in_spreads(
-    points: Iterable[Readings], references: References | None = None
-) -> None:
-    """Fill in the spread of every reading and, if there are references, its variation without the
+def fill_in_spreads(points: Iterable[Readings], references: References) -> None:
+    """Fill in the spread of every reading and, where references say it, its variation without the
     card's factor.
 
     See `hpml_plugins.analysis.variance` and `hpml_plugins.analysis.cards` for the estimators.
     """
-    observed = observe(with_references(points, references) if references else points)
+    observed = observe(with_references(points, references))
     if observed is None:
         return
     for number, spread in observed.spreads().items():
         for reading in observed.lines[number]:
             reading.spread = spread
-    if references:
-        for number, adjusted in adjusted_spreads(observed, references).items():
-            for reading in observed.lines[number]:
-                reading.adjusted = adjusted
+    for number, adjusted in adjusted_spreads(observed, references).items():
+        for reading in observed.lines[number]:
+            reading.adjusted = adjusted
 
 
 def with_references(
@@ -397,8 +394,7 @@ class Variability:
         """The value of a metric of a Record, with its spread."""
         found = MeasuredValue.of(record, name)
         place = Place(record.benchmark, record.point, name)
-        if self._references:
-            list(with_references([(place, [found])], self._references))
+        list(with_references([(place, [found])], self._references))
         for each in filter(None, (found, found.boosted)):
             if known := self._known.get((record.machine, place, each.kind)):
                 each.spread = known.spread
