@@ -31,12 +31,12 @@ def back_test(records: Iterable[Record]) -> Iterator[dict[str, str]]:
     used = list(usable(records))
     bands = make_bands(used)
     visits = _visits(used)
-    told = [
+    judged = [
         each.hardware
         for each in bands.populations
         if any(band.component != "link" for band in each.bands)  # not of several cards
     ]
-    for hardware in dict.fromkeys(told):
+    for hardware in dict.fromkeys(judged):
         yield _row(hardware, visits[hardware], bands)
 
 

@@ -65,7 +65,7 @@ _MAD = 1.4826
 _DIGITS = 7
 
 
-class Value(NamedTuple):
+class ValueByCard(NamedTuple):
     """The readings of one metric in one regime on cards of one type.  by_card: the readings of each
     card."""
 
@@ -95,7 +95,7 @@ class _TypeValues(NamedTuple):
 
     hardware: str
     stack: Words
-    values: list[Value]
+    values: list[ValueByCard]
     outliers: set[str]
 
     @property
@@ -116,7 +116,9 @@ def usable(records: Iterable[Record]) -> Iterator[Record]:
 
 def gather(records: Iterable[Record]) -> list[_TypeValues]:
     """The values of each type of hardware and stack, by the points of `hpml accept`."""
-    found: dict[tuple[str, str], dict[tuple[str, str, str], Value]] = defaultdict(dict)
+    found: dict[tuple[str, str], dict[tuple[str, str, str], ValueByCard]] = defaultdict(
+        dict
+    )
     stacks: dict[str, Words] = {}
     for record in records:
         stack = stack_of_record(record)
@@ -128,7 +130,7 @@ def gather(records: Iterable[Record]) -> list[_TypeValues]:
                 reading, code=format_stack(stack), boosted=None
             )
             key = record.point, name, _regime(reading)
-            value = values.setdefault(key, Value(record, name, key[2], {}))
+            value = values.setdefault(key, ValueByCard(record, name, key[2], {}))
             value.by_card.setdefault(card_of(record), []).append(reading)
     return [
         _TypeValues(
@@ -157,7 +159,7 @@ def _regime(reading: MeasuredValue) -> Regime:
     return "boost" if reading.regime == "boost" else ""
 
 
-def _outliers(values: Collection[Value]) -> set[str]:
+def _outliers(values: Collection[ValueByCard]) -> set[str]:
     """The cards with outlying values in some component."""
     apart: dict[tuple[str, str], list[float]] = defaultdict(list)
     for value in values:
@@ -194,7 +196,7 @@ class _Estimator:
                 self._lines |= {id(reading): number for reading in line}
 
     def level(
-        self, value: Value, outliers: set[str], count: int, card: str = ""
+        self, value: ValueByCard, outliers: set[str], count: int, card: str = ""
     ) -> Expected | None:
         """The expected level of another card, from all cards except this one; None if there are too
         few.
@@ -223,15 +225,17 @@ class _Estimator:
             *(round(each, _DIGITS) for each in (centre, usual * deviation, limit))
         )
 
-    def _of_one_round(self, value: Value) -> float:
+    def _of_one_round(self, value: ValueByCard) -> float:
         """The excess variance of one round over the median of several."""
-        told = [
+        variances = [
             (each.rounds[0], each.rounds[1] + 1)
             for readings in value.by_card.values()
             for each in readings
             if each.rounds
         ]
-        extra = [variance * ((count + 0.5) * 2 / math.pi - 1) for variance, count in told]
+        extra = [
+            variance * ((count + 0.5) * 2 / math.pi - 1) for variance, count in variances
+        ]
         return statistics.median(extra) if extra else 0.0
 
 
@@ -242,15 +246,15 @@ def make_bands(records: Iterable[Record]) -> Bands:
     estimator = _Estimator(judged)
     populations = []
     for each in judged:
-        told = [
+        sufficient = [
             value
             for value in each.values
             if len(set(value.by_card) - each.outliers) >= LEAST_CARDS
         ]
         took = _durations(used, each.hardware)
         bands = [
-            _band(value, each, estimator, len(told), took[value.record.point])
-            for value in told
+            _band(value, each, estimator, len(sufficient), took[value.record.point])
+            for value in sufficient
         ]
         digests = _digests(used, each)
         if bands or digests:
@@ -270,7 +274,11 @@ def make_bands(records: Iterable[Record]) -> Bands:
 
 
 def _band(
-    value: Value, judged: _TypeValues, estimator: _Estimator, count: int, seconds: float
+    value: ValueByCard,
+    judged: _TypeValues,
+    estimator: _Estimator,
+    count: int,
+    seconds: float,
 ) -> Band | None:
     every = estimator.level(value, judged.outliers, count)
     if every is None:

@@ -212,10 +212,10 @@ def judge_values(
             record
         )
     known = {each.component for each in values if each.basis == "population"}
-    told = [
+    used = [
         each for each in values if each.basis == "population" or each.component not in known
     ]
-    return told, list(dict.fromkeys(reasons))
+    return used, list(dict.fromkeys(reasons))
 
 
 def stack_of(records: Iterable[Record]) -> Words:

@@ -85,23 +85,14 @@ def load(checked: CheckedPlugin) -> Loaded:
         collect(plugin)
     except HpmlError as error:
         problems.append(str(error))
-    in_measure = "do that in measure, or not at all"
-    return Loaded(
-        error=str(plugin.error or ""),
-        seconds=seconds,
-        benchmarks=[
-            Declared.of(each, PluginEntry(plugin.entry.name)) for each in plugin.benchmarks
-        ],
-        findings=[
-            *(
-                Finding("import", "broken", f"{what} when loaded", in_measure)
-                for what, seen in effects.items()
-                if seen
-            ),
-            *(Finding("hooks", "broken", problem) for problem in problems),
-            *_constant_checks(checked),
-        ],
-    )
+    fix = "do that in measure, or not at all"
+    seen = [what for what, happened in effects.items() if happened]
+    findings = [Finding("import", "broken", f"{what} when loaded", fix) for what in seen]
+    findings += [Finding("hooks", "broken", problem) for problem in problems]
+    findings += _constant_checks(checked)
+    entry = PluginEntry(plugin.entry.name)
+    benchmarks = [Declared.of(each, entry) for each in plugin.benchmarks]
+    return Loaded(str(plugin.error or ""), seconds, benchmarks, findings)
 
 
 def _constant_checks(checked: CheckedPlugin) -> Iterator[Finding]:
@@ -118,11 +109,8 @@ def _constant_checks(checked: CheckedPlugin) -> Iterator[Finding]:
         for node in ast.walk(tree):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
-            if (
-                node.func.attr == "check"
-                and node.args
-                and isinstance(node.args[0], ast.Constant)
-            ):
+            first = next(iter(node.args), None)
+            if node.func.attr == "check" and isinstance(first, ast.Constant):
                 what = f"{path}:{node.lineno}: bench.check of a constant checks nothing"
                 yield Finding("check", "broken", what, "compare the result")
 

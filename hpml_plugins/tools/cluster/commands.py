@@ -98,32 +98,26 @@ def submit(
             f"no profile {profile!r}; there are {', '.join(registry.profiles)}"
         )
     conf = read_configuration(project / "asv.conf.json")
+    results = project / conf.results_dir
+    branches = [name or "" for name in conf.branches]
     cluster = find_cluster(project, file)
-    request = RunRequest(
-        str(project), str(project / conf.results_dir), profile, bench, skip_existing
-    )
+    jobs = Path(cluster.jobs)
+    request = RunRequest(str(project), str(results), profile, bench, skip_existing)
     planned: list[tuple[Target, list[str]]] = []
     for target in cluster.choose(names):
-        measured = submitting.measured_commits(
-            project / conf.results_dir, target.machine_name
-        )
-        chosen = submitting.commits_to_measure(
-            project, [name or "" for name in conf.branches], commits, measured
-        )
+        measured = submitting.measured_commits(results, target.machine_name)
+        chosen = submitting.commits_to_measure(project, branches, commits, measured)
         say(f"{'# ' * dry_run}{submitting.describe_plan(target, len(chosen), request)}")
         if dry_run and chosen:
-            folder = submitting.new_folder(Path(cluster.jobs), target.name)
+            folder = submitting.new_folder(jobs, target.name)
             say(*submitting.script(target, request, folder).split("\n"))
         elif chosen:
             planned.append((target, chosen))
     if not unanswered:
-        _refuse_second_jobs([target for target, _ in planned], Path(cluster.jobs))
+        _refuse_second_jobs([target for target, _ in planned], jobs)
     if planned and not (names or yes) and not _confirm():
         return 0
-    failures = [
-        _submit_one(target, chosen, request, Path(cluster.jobs))
-        for target, chosen in planned
-    ]
+    failures = [_submit_one(target, chosen, request, jobs) for target, chosen in planned]
     return 1 if any(failures) else 0
 
 

@@ -93,8 +93,8 @@ def _completed(
         raise UsageError(
             f"it names commit {source.commit}, but --commit another", str(file)
         )
-    told = {each.gpus for each in source.readings} - {None}
-    if gpu and told:
+    named = {each.gpus for each in source.readings} - {None}
+    if gpu and named:
         raise UsageError("it names its GPUs; leave out --gpu", str(file))
     readings = source.readings
     if gpu:

@@ -43,7 +43,7 @@ def to_records(source: Source, content: bytes) -> list[Record]:
     two benchmarks would share a name, and for values that no Record may have.
     """
     digest = hashlib.sha256(content).hexdigest()
-    told = (
+    origin = (
         {"tool": source.tool} if source.commit else {"tool": source.tool, "sha256": digest}
     )
     points: dict[tuple[str, str], ForeignPoint] = {}
@@ -51,7 +51,7 @@ def to_records(source: Source, content: bytes) -> list[Record]:
         key = (identifier(reading.name), format_point(reading.params))
         points[key] = _joined(points[key], reading) if key in points else reading
     return [
-        _record(source, reading, name, told, run=f"import-{digest[:16]}")
+        _record(source, reading, name, origin, run=f"import-{digest[:16]}")
         for (name, _), reading in points.items()
     ]
 
@@ -75,7 +75,7 @@ def _joined(before: ForeignPoint, reading: ForeignPoint) -> ForeignPoint:
 
 
 def _record(
-    source: Source, reading: ForeignPoint, name: str, told: dict[str, str], run: str
+    source: Source, reading: ForeignPoint, name: str, origin: dict[str, str], run: str
 ) -> Record:
     packages = {source.tool: source.version} if source.version else {}
     node = dict(source.node)
@@ -97,7 +97,7 @@ def _record(
         environment=source.environment or source.tool,
         node=node,
         packages=packages,
-        source=told,
+        source=origin,
         run=run,
     )
     try:

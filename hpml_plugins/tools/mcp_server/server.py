@@ -194,8 +194,8 @@ def _state_of(place: Path) -> _State:
     found = []
     for path in (place, *place.rglob("*")):
         with suppress(OSError):  # removed since the listing
-            told = path.stat()
-            found.append((path, told.st_size, told.st_mtime_ns))
+            status = path.stat()
+            found.append((path, status.st_size, status.st_mtime_ns))
     return frozenset(found)
 
 

@@ -188,12 +188,12 @@ def _rows(text: str, head: re.Match[str]) -> Iterator[tuple[dict[str, Any], str,
         cells = cells[:-2] if dated else cells
         if len(cells) != len(columns):
             raise HpmlError(f"a row has {len(cells)} columns, the head has {len(columns)}")
-        told = dict(zip(point, cells, strict=False))
+        printed = dict(zip(point, cells, strict=False))
         shown = {
-            "bytes": int(told["size"]),
-            "type": told["type"],
-            "redop": told.get("redop", ""),
-            "root": value_of(told.get("root", "")),
+            "bytes": int(printed["size"]),
+            "type": printed["type"],
+            "redop": printed.get("redop", ""),
+            "root": value_of(printed.get("root", "")),
         }
         for number, place in enumerate(_PLACES):
             values = cells[known + number * half :][:half]
@@ -226,13 +226,13 @@ def _reading(
 ) -> ForeignPoint:
     ranks = {"ranks": cards.ranks} if cards.ranks else {}
     params = parameters({**point, "place": place, **ranks})
-    told: Any = {"gpus": cards.gpus, "gpu_count": cards.ranks or 1}
+    gpus: Any = {"gpus": cards.gpus, "gpu_count": cards.ranks or 1}
     if isinstance(found.nwrong, float | int) and found.nwrong > 0:
         why = f"{found.nwrong:g} wrong elements"
-        return ForeignPoint(name, params, failure=why, **told)
+        return ForeignPoint(name, params, failure=why, **gpus)
     metrics = dict(_metrics(found, iterations))
     failure = "" if metrics else "no number was written"
-    return ForeignPoint(name, params, metrics, failure, **told)
+    return ForeignPoint(name, params, metrics, failure, **gpus)
 
 
 def _metrics(

@@ -84,13 +84,13 @@ def _reading(found: _Benchmark, started: float) -> ForeignPoint:
 def _node(info: dict[str, Any]) -> dict[str, Any]:
     """The facts that a Record also has."""
     cpu = info.get("cpu")
-    told = {
+    facts = {
         "os": f"{info.get('system') or ''} {info.get('release') or ''}".strip(),
         "arch": info.get("machine"),
         "python": info.get("python_version"),
     }
     if isinstance(cpu, dict):
-        told |= {"cpu": cpu.get("brand_raw"), "num_cpu": cpu.get("count")}
+        facts |= {"cpu": cpu.get("brand_raw"), "num_cpu": cpu.get("count")}
     return {
-        name: fact for name, fact in told.items() if isinstance(fact, str | int) and fact
+        name: fact for name, fact in facts.items() if isinstance(fact, str | int) and fact
     }

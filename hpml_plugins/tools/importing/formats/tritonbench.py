@@ -95,27 +95,27 @@ def _of_csv(name: str, text: str) -> Iterator[ForeignPoint]:
             yield from _readings(name, row[0], provider, metric_of_cell, text_of_cell)
 
 
-def _value(told: Any) -> Any:
+def _value(written: Any) -> Any:
     """The value of a cell: a number, also if it is text, like a latency in JSON.
 
     Of three numbers, at the median, the longest and the shortest latency, the first.
     """
-    if not isinstance(told, str | list):
-        return told
-    parts = told.strip("()").split(",") if isinstance(told, str) else told
+    if not isinstance(written, str | list):
+        return written
+    parts = written.strip("()").split(",") if isinstance(written, str) else written
     try:
         first, *_ = map(float, parts)
     except (TypeError, ValueError):
-        return told
+        return written
     return first
 
 
 def _readings(
-    name: str, x: str, provider: str, measured: str, told: Any
+    name: str, x: str, provider: str, measured: str, written: Any
 ) -> Iterator[ForeignPoint]:
     """A cell, of an operator at an input and of an implementation, as a ForeignPoint: none if it
     was not measured, a failure for text."""
-    value = _value(told)
+    value = _value(written)
     params = parameters({"x": value_of(x), "implementation": provider})
     if isinstance(value, bool) or value is None or value == "":
         return
