@@ -503,42 +503,11 @@ def as_table(
     """
     rows = []
     for each in compared:
-        row: dict[str, str | float | None] = (
-            {"machine": each.machine} if each.machine else {}
-        )
+        row: dict[str, str | float | None] = {}
+        if each.machine:
+            row["machine"] = each.machine
         row |= {"benchmark": each.benchmark, "point": each.point}
-        row |= {"metric": each.label if formatted else each.metric}
-        found = each.difference
-        if formatted:
-            row |= {
-                "A": _format_value(each.a, each.unit),
-                "B": _format_value(each.b, each.unit),
-            }
-            row |= {"B against A": _against(found), "verdict": _format_verdict(each)}
-        else:
-            row |= {
-                "regime": each.regime,
-                "unit": each.unit,
-                "A": each.a.value,
-                "B": each.b.value,
-            }
-            row |= {
-                "ratio": found.times,
-                "B / A": found.ratio,
-                "low": found.low,
-                "high": found.high,
-            }
-            row |= {
-                "B - A": found.change,
-                "verdict": found.verdict,
-                "bound": found.wording(each.unit),
-                "adjusted": found.adjusted,
-            }
-            row |= {"cards of A": found.cards[0], "cards of B": found.cards[1]}
-            row |= {
-                "reason": found.reason,
-                "differences": "; ".join(map(str, each.confounders)),
-            }
+        row |= _formatted_cells(each) if formatted else _plain_cells(each)
         rows.append(row)
     for left_out in refused:
         reason = f"not compared: {left_out.reason}"
@@ -546,6 +515,39 @@ def as_table(
             {"benchmark": left_out.benchmark, "metric": left_out.metric, "reason": reason}
         )
     return Table.of(rows)
+
+
+def _formatted_cells(each: Compared) -> dict[str, str]:
+    return {
+        "metric": each.label,
+        "A": _format_value(each.a, each.unit),
+        "B": _format_value(each.b, each.unit),
+        "B against A": _against(each.difference),
+        "verdict": _format_verdict(each),
+    }
+
+
+def _plain_cells(each: Compared) -> dict[str, str | float | None]:
+    found = each.difference
+    return {
+        "metric": each.metric,
+        "regime": each.regime,
+        "unit": each.unit,
+        "A": each.a.value,
+        "B": each.b.value,
+        "ratio": found.times,
+        "B / A": found.ratio,
+        "low": found.low,
+        "high": found.high,
+        "B - A": found.change,
+        "verdict": found.verdict,
+        "bound": found.wording(each.unit),
+        "adjusted": found.adjusted,
+        "cards of A": found.cards[0],
+        "cards of B": found.cards[1],
+        "reason": found.reason,
+        "differences": "; ".join(map(str, each.confounders)),
+    }
 
 
 def list_confounders(compared: Iterable[Compared]) -> list[str]:
