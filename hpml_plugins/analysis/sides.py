@@ -129,7 +129,8 @@ def _of_code(runs: Sequence[Measured], code: str) -> list[Measured]:
 
 def side_values(runs: Sequence[MeasuredRun]) -> dict[str, MeasuredValue]:
     """The mean over the cards of all runs, for each metric that the newest run has."""
-    return {
-        name: mean_over_cards([run.values[name] for run in runs if name in run.values])
-        for name in newest_run(runs).values
-    }
+    means = {}
+    for name in newest_run(runs).values:
+        readings = [run.values[name] for run in runs if name in run.values]
+        means[name] = mean_over_cards(readings)
+    return means

@@ -248,7 +248,8 @@ def _compare_cards(a: MeasuredValue, b: MeasuredValue) -> _Compared:
     """Compare each card that measured both sides with itself. Without such cards compare the means
     of the two sides, with the factors of the cards removed if that is more precise."""
     assert a.spread is not None and b.spread is not None
-    of_a, of_b = ({level.card: level for level in each.cards} for each in (a, b))
+    of_a = {level.card: level for level in a.cards}
+    of_b = {level.card: level for level in b.cards}
     common = of_a.keys() & of_b.keys()
     if common:
         count = len(common)

@@ -100,13 +100,13 @@ def _requirements(pins: Mapping[str, str]) -> list[str]:
 
 def own_requirements(*extras: str) -> list[Requirement]:
     """The requirements of the installed hpml-plugins on this platform, with these of its extras."""
-    stated = map(Requirement, importlib.metadata.requires("hpml-plugins") or ())
-    return [
-        each
-        for each in stated
-        if each.marker is None
-        or any(each.marker.evaluate({"extra": extra}) for extra in extras)
-    ]
+    needed = []
+    for stated in importlib.metadata.requires("hpml-plugins") or ():
+        each = Requirement(stated)
+        marker = each.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in extras):
+            needed.append(each)
+    return needed
 
 
 class NodeEnvironment(environment.Environment):  # type: ignore[misc]

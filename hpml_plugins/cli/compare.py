@@ -95,11 +95,10 @@ def compare(
     records = known.records
     found, refused = comparing.compare(sides[0], sides[1], records, order, known)
     by_line = [side for side in sides if side.kind != "commit"]
-    asked = (
-        each.commit
-        for each in records
-        if each.status == "ok" and any(side.has(each) for side in by_line)
-    )
+    asked = []
+    for record in records:
+        if record.status == "ok" and any(side.has(record) for side in by_line):
+            asked.append(record.commit)
     if left_out := describe_outside(order.outside(asked), order.branch):
         left_out += "; compare a commit by its name, or name the branch: --branch"
     if not found:

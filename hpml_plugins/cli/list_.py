@@ -24,6 +24,9 @@ from hpml_plugins.report.points import kind_of
 from hpml_plugins.store import foreign_declarations
 from hpml_plugins.terminal import align, cut, say, warn
 
+#: The fields of a row by which it can be chosen.
+_NAMES = ("plugin", "benchmark")
+
 
 @click.command("list")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
@@ -156,15 +159,12 @@ def _chosen(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, 
         return rows
     chosen: set[int] = set()
     for wanted in names:
-        places = [
-            place
-            for place, row in enumerate(rows)
-            if any(fnmatchcase(row.get(key, ""), wanted) for key in ("plugin", "benchmark"))
-        ]
+        places = []
+        for place, row in enumerate(rows):
+            if any(fnmatchcase(row.get(key, ""), wanted) for key in _NAMES):
+                places.append(place)
         if not places:
-            known = dict.fromkeys(
-                row[key] for row in rows for key in ("plugin", "benchmark") if key in row
-            )
+            known = dict.fromkeys(row[key] for row in rows for key in _NAMES if key in row)
             raise UsageError(f"no plugin or benchmark {wanted!r}; {nearest(wanted, known)}")
         chosen.update(places)
     return [rows[place] for place in sorted(chosen)]

@@ -84,11 +84,11 @@ class Declared(msgspec.Struct, frozen=True):
         chosen = [
             (name, values) for name, values in self.chosen.items() if name in self.grid
         ]
-        return {
-            index: params
-            for index, params in enumerate(() if self.left_out else self.points())
-            if all(is_one_of(params[name], values) for name, values in chosen)
-        }
+        points = {}
+        for index, params in enumerate(() if self.left_out else self.points()):
+            if all(is_one_of(params[name], values) for name, values in chosen):
+                points[index] = params
+        return points
 
     def why_unmet(self, params: Params) -> str:
         """Why a point cannot be measured on this node; empty if it can, or if that was not

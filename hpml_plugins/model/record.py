@@ -229,10 +229,9 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
         Raises ResultError for a cell that is neither text nor a number, ValueError for unequal
         lengths, an unknown unit, and a column that mixes text and numbers.
         """
-        plain = {
-            str(name): [_cell(name, cell) for cell in cells]
-            for name, cells in columns.items()
-        }
+        plain = {}
+        for name, cells in columns.items():
+            plain[str(name)] = [_cell(name, cell) for cell in cells]
         return cls(plain, {**(units or {})})
 
     def __post_init__(self) -> None:

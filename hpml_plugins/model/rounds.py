@@ -62,10 +62,11 @@ def schedule(
 def join_rounds(records: Iterable[Record]) -> list[Record]:
     """Join the rounds of each point into one Record, in the order in which each was begun, and
     apply retractions."""
-    return [
-        combine([record for _, record in rounds])
-        for rounds in group_rounds(enumerate(records))
-    ]
+    joined = []
+    for numbered in group_rounds(enumerate(records)):
+        rounds = [record for _, record in numbered]
+        joined.append(combine(rounds))
+    return joined
 
 
 def group_rounds(records: Iterable[tuple[int, Record]]) -> list[list[tuple[int, Record]]]:
@@ -186,10 +187,10 @@ def combine(rounds: Sequence[Record]) -> Record:
     if len(rounds) == 1:
         return first
     chosen = _choose_rounds(rounds)
-    metrics = {
-        name: _join(alike, [record.metrics[name] for record in rounds])
-        for name, alike in chosen.items()
-    }
+    metrics = {}
+    for name, alike in chosen.items():
+        all_samples = [record.metrics[name] for record in rounds]
+        metrics[name] = _join(alike, all_samples)
     throttled = [record.throttled for record in rounds if _stands(record, chosen)]
     warnings = _join_warnings([record.warnings for record in rounds])
     return replace(
@@ -254,12 +255,12 @@ def _warn_of_unlike(metrics: Mapping[str, MetricSamples]) -> Iterator[str]:
 
 def _choose_rounds(rounds: Sequence[Record]) -> dict[str, list[MetricSamples]]:
     """For each metric that every round has, the samples to use."""
-    first, *others = (record.metrics for record in rounds)
-    common = [name for name in first if all(name in metrics for metrics in others)]
-    return {
-        name: _choose([(record.metrics[name], bool(record.throttled)) for record in rounds])
-        for name in common
-    }
+    chosen = {}
+    for name in rounds[0].metrics:
+        if all(name in record.metrics for record in rounds):
+            samples = [(record.metrics[name], bool(record.throttled)) for record in rounds]
+            chosen[name] = _choose(samples)
+    return chosen
 
 
 def _choose(rounds: Sequence[tuple[MetricSamples, bool]]) -> list[MetricSamples]:

@@ -253,7 +253,10 @@ def _rows_of_benchmark(
             " left out"
         )
         return {}
-    at = {tuple(repr(record.params[name]) for name in names): record for record in points}
+    at = {}
+    for record in points:
+        values = tuple(repr(record.params[name]) for name in names)
+        at[values] = record
     in_order = [at.get(values) for values in itertools.product(*params)]
     started = max(record.started for record in points)
     duration = math.fsum(record.duration for record in points)
