@@ -25,20 +25,22 @@ ValuesOfSides = tuple[Values, Values]
 Age = tuple[bool | int | float, ...]
 
 
+#: What a caller keeps of a Record: the Record itself, or its commit.
+Origin = TypeVar("Origin")
+
+
 @dataclass(frozen=True, slots=True)  # there may be a million
-class MeasuredRun:
+class MeasuredRun(Generic[Origin]):
     """One measured Record of a point. code: equal for repetitions, see `measured.code_of`.  values:
     of each metric."""
 
     code: str
     age: Age
     values: Values
+    origin: Origin
 
 
-Measured = TypeVar("Measured", bound=MeasuredRun)
-
-
-class PointSides(Generic[Measured]):
+class PointSides(Generic[Origin]):
     """The runs of a point that represent each side, all with the same code.
 
     a, b: at least one each.  across: whether the sides are types of hardware without any code
@@ -46,7 +48,11 @@ class PointSides(Generic[Measured]):
     """
 
     def __init__(
-        self, a: Sequence[Measured], b: Sequence[Measured], *, common: bool
+        self,
+        a: Sequence[MeasuredRun[Origin]],
+        b: Sequence[MeasuredRun[Origin]],
+        *,
+        common: bool,
     ) -> None:
         """a, b: all runs of one point, at least one each.
 
@@ -111,23 +117,23 @@ def _is_of_regime(value: MeasuredValue, regime: str) -> bool:
     return regime != BOOST or value.physics is not Physics.THROTTLED
 
 
-def newest_run(runs: Sequence[Measured]) -> Measured:
+def newest_run(runs: Sequence[MeasuredRun[Origin]]) -> MeasuredRun[Origin]:
     """The newest run, by age."""
     return max(runs, key=lambda run: run.age)
 
 
-def _newest_by_code(runs: Sequence[MeasuredRun]) -> dict[str, Age]:
+def _newest_by_code(runs: Sequence[MeasuredRun[Origin]]) -> dict[str, Age]:
     found: dict[str, Age] = {}
     for run in runs:
         found[run.code] = max(run.age, found.get(run.code, run.age))
     return found
 
 
-def _of_code(runs: Sequence[Measured], code: str) -> list[Measured]:
+def _of_code(runs: Sequence[MeasuredRun[Origin]], code: str) -> list[MeasuredRun[Origin]]:
     return [run for run in runs if run.code == code]
 
 
-def side_values(runs: Sequence[MeasuredRun]) -> dict[str, MeasuredValue]:
+def side_values(runs: Sequence[MeasuredRun[Origin]]) -> dict[str, MeasuredValue]:
     """The mean over the cards of all runs, for each metric that the newest run has."""
     means = {}
     for name in newest_run(runs).values:

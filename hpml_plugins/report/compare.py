@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from textwrap import wrap
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from hpml_plugins.analysis.measured import MeasuredValue, Values
 from hpml_plugins.analysis.sides import (
@@ -151,13 +151,6 @@ def find_side(name: str, records: Iterable[Kept], named: Callable[[str], str]) -
     )
 
 
-@dataclass(frozen=True)
-class _Run(MeasuredRun, Generic[Kept]):
-    """A measured Record as part of a side."""
-
-    record: Kept
-
-
 def compare(
     a: Side,
     b: Side,
@@ -179,8 +172,8 @@ def compare(
     on_line_of_b = {} if b.kind == "commit" else order
     old = _runs_by_point(filter(a.has, everything), on_line_of_a, across, known)
     new = _runs_by_point(filter(b.has, everything), on_line_of_b, across, known)
-    first_old = {key: runs[0].record for key, runs in old.items()}
-    first_new = {key: runs[0].record for key, runs in new.items()}
+    first_old = {key: runs[0].origin for key, runs in old.items()}
+    first_new = {key: runs[0].origin for key, runs in new.items()}
     refused = set(_changed_versions(first_old, first_new))
     names = {key: format_point(record.params) for key, record in first_old.items()}
     common = _newest_versions(old, new)
@@ -207,8 +200,8 @@ def _compare_point(
     """Each metric of a point that both sides measured, in each regime, without a verdict yet, with
     the values of both sides; or why its values cannot be compared."""
     machine, benchmark, _ = key
-    one = known.whole(newest_run(sides.a).record)
-    other = known.whole(newest_run(sides.b).record)
+    one = known.whole(newest_run(sides.a).origin)
+    other = known.whole(newest_run(sides.b).origin)
     point = format_point(one.params)
     confounders = tuple(differences(one, other))
     of_a, of_b = sides.settled
@@ -296,7 +289,7 @@ def _runs_by_point(
     order: Mapping[str, int],
     across: bool,
     known: Known[Kept],
-) -> dict[_Key, list[_Run[Kept]]]:
+) -> dict[_Key, list[MeasuredRun[Kept]]]:
     """The measured Records of each point that count, the newest first; see `store.Index`."""
     index = Index[_Key, Kept](order)
     for record in records:
@@ -304,8 +297,10 @@ def _runs_by_point(
             machine = "" if across else record.machine
             index.add((machine, record.benchmark, record.point), record)
 
-    def run(record: Kept) -> _Run[Kept]:
-        return _Run(known.code(record), index.rank(record), known.values(record), record)
+    def run(record: Kept) -> MeasuredRun[Kept]:
+        return MeasuredRun(
+            known.code(record), index.rank(record), known.values(record), record
+        )
 
     found = {key: of_node(index.on_line(key)) for key in index}
     return {
@@ -314,7 +309,8 @@ def _runs_by_point(
 
 
 def _newest_versions(
-    old: Mapping[_Key, Sequence[_Run[Kept]]], new: Mapping[_Key, Sequence[_Run[Kept]]]
+    old: Mapping[_Key, Sequence[MeasuredRun[Kept]]],
+    new: Mapping[_Key, Sequence[MeasuredRun[Kept]]],
 ) -> Iterable[_Key]:
     """The points that both sides have; if a point has several versions of its benchmark, the
     version measured last."""
@@ -322,7 +318,7 @@ def _newest_versions(
     for key in sorted(
         old.keys() & new.keys(), key=lambda key: max(old[key][0].age, new[key][0].age)
     ):
-        found[*key[:2], format_point(old[key][0].record.params)] = key
+        found[*key[:2], format_point(old[key][0].origin.params)] = key
     return found.values()
 
 

@@ -115,8 +115,8 @@ def measured(
     return made
 
 
-def run_of(known: Variability, record: Record) -> MeasuredRun:
-    return MeasuredRun("code", (record.started,), known.values(record))
+def run_of(known: Variability, record: Record) -> MeasuredRun[str]:
+    return MeasuredRun("code", (record.started,), known.values(record), record.commit)
 
 
 def compare(

@@ -22,8 +22,8 @@ def sustained(number: float, boost: float) -> MeasuredValue:
     return a_value(number, physics=Physics.SUSTAINED, boosted=at_boost)
 
 
-def run(code: str, age: int, number: float = 1.0, card: str = "A") -> MeasuredRun:
-    return MeasuredRun(code, (age,), {"time": a_value(number, card)})
+def run(code: str, age: int, number: float = 1.0, card: str = "A") -> MeasuredRun[str]:
+    return MeasuredRun(code, (age,), {"time": a_value(number, card)}, "")
 
 
 A = [run("old", 1), run("common", 2), run("common", 3), run("only A", 4)]
@@ -40,8 +40,8 @@ B = [run("older", 0), run("common", 5, card="B"), run("only B", 6, card="B")]
 )
 def test_types_are_compared_at_the_newest_code_of_both_and_others_at_their_own(
     common: bool,
-    a: list[MeasuredRun],
-    b: list[MeasuredRun],
+    a: list[MeasuredRun[str]],
+    b: list[MeasuredRun[str]],
     expected: tuple[list[str], list[str]],
     across: bool,
 ) -> None:
@@ -51,7 +51,7 @@ def test_types_are_compared_at_the_newest_code_of_both_and_others_at_their_own(
 
 
 def test_a_side_is_the_mean_over_its_cards_of_what_its_newest_run_has() -> None:
-    older = MeasuredRun("c", (1,), {"time": a_value(1.0), "gone": a_value(9.0)})
+    older = MeasuredRun("c", (1,), {"time": a_value(1.0), "gone": a_value(9.0)}, "")
     both = [older, run("c", 2, 4.0, "B")]
     of_a, _ = PointSides(both, both, common=True).settled
     assert {name: each.value for name, each in of_a.items()} == {"time": pytest.approx(2.0)}
@@ -65,7 +65,7 @@ def compared(
         {metric: sustained(70.0, 7.0)},
         {metric: sustained(80.0, 8.0)},
     )
-    runs = ([MeasuredRun("c", (1,), {"time": each})] for each in (a, b))
+    runs = ([MeasuredRun("c", (1,), {"time": each}, "")] for each in (a, b))
     found = PointSides(*runs, common=True).compared(metric, regime, shown)
     return found[0][metric].value, found[1][metric].value
 

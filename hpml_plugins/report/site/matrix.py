@@ -91,11 +91,8 @@ def colour_class(hardware: Hardware) -> str:
     return f"look{COLOURS.index(look(hardware.name, hardware.count).colour)}"
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedRun(MeasuredRun):
-    """A measured Record of a published commit; the full hash, "" for none."""
-
-    commit: str
+#: A measured Record, and the full hash of its commit; "" for none.
+_Run = MeasuredRun[str]
 
 
 @dataclass(frozen=True)
@@ -112,7 +109,7 @@ class TaskCell:
     share: float | None = None
     watts: float = 0.0
     values: Values = field(default_factory=dict, repr=False)
-    runs: tuple[PublishedRun, ...] = field(default=(), repr=False)
+    runs: tuple[_Run, ...] = field(default=(), repr=False)
 
     @property
     def cards(self) -> int:
@@ -233,7 +230,7 @@ def _cards_of_machines(history: History) -> dict[str, set[str]]:
 
 
 #: The runs of a point on a column.
-_Runs = dict[tuple[str, int], tuple[PublishedRun, ...]]
+_Runs = dict[tuple[str, int], tuple[_Run, ...]]
 
 
 def _rows(
@@ -312,7 +309,7 @@ def _share(
 
 def _runs_of(
     metric: TrackedMetric, point: str, column: TypeColumn, known: _Runs
-) -> tuple[PublishedRun, ...]:
+) -> tuple[_Run, ...]:
     """All measured Records of the line of a point on a column; those of other software stacks than
     the node's own only if there are no others."""
     key = (point, column.number)
@@ -325,7 +322,7 @@ def _runs_of(
             if outcome.readings and outcome.revision >= 0
         ]
         known[key] = tuple(
-            PublishedRun(
+            MeasuredRun(
                 next(iter(each.readings.values())).code,
                 index.rank(each),
                 each.readings,

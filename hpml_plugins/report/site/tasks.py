@@ -126,7 +126,7 @@ def judge_rows(rows: Sequence[TaskRow], base: int, other: int) -> dict[int, RowD
         numbers.append(number)
         of_base, of_other = (of_side[name] for of_side in values)
         is_older = (of_base.code, of_other.code) != (one.number.code, another.number.code)
-        commit = newest_run([*sides.a, *sides.b]).commit if is_older else ""
+        commit = newest_run([*sides.a, *sides.b]).origin if is_older else ""
         compared.append(_tell_compared(of_base, of_other, commit, row) if is_older else "")
     return {
         number: RowDifference(**vars(found), compared=text)
