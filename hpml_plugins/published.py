@@ -54,7 +54,7 @@ class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         may round the inputs, and "float64_tensor" if they may compute float64 (as cuBLAS does).
         """
         name = str(dtype).removeprefix("torch.")
-        name = "fp8" if name.startswith("float8_") else SPELLINGS.get(name, name)
+        name = "fp8" if name.startswith("float8_") else PRECISION_SYNONYMS.get(name, name)
         return getattr(self, name) if name in PRECISIONS else None
 
     def matches(self, nvml_name: str) -> bool:
@@ -75,7 +75,7 @@ PRECISIONS = (
 )
 
 #: Alternative names of precisions.
-SPELLINGS = {
+PRECISION_SYNONYMS = {
     "bf16": "bfloat16",
     "fp16": "float16",
     "half": "float16",

@@ -29,7 +29,7 @@ from hpml_plugins.model.formatting import (
     times,
 )
 from hpml_plugins.model.validation import hide_homes
-from hpml_plugins.published import SPELLINGS
+from hpml_plugins.published import PRECISION_SYNONYMS
 from hpml_plugins.report.reading import TrackedBenchmark
 from hpml_plugins.report.site.reported import reported
 from hpml_plugins.report.site.svg import MARKERS
@@ -56,7 +56,7 @@ _LEVEL = 9
 
 #: Word → another spelling of it, for every search and filter.
 SYNONYMS = {
-    **SPELLINGS,
+    **PRECISION_SYNONYMS,
     "gemm": "matmul",
     "allreduce": "all-reduce",
     "joule": "energy",
