@@ -214,9 +214,9 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
         levels = tuple(_level(card, members) for card, members in by_card.items())
         value = math.exp(statistics.fmean(each.level for each in levels))
     else:
-        means = [
-            statistics.fmean(each.value for each in members) for members in by_card.values()
-        ]
+        means = []
+        for members in by_card.values():
+            means.append(statistics.fmean(each.value for each in members))
         value = statistics.fmean(means)
     boosted = [each.boosted for each in quiet if each.boosted]
     return msgspec.structs.replace(

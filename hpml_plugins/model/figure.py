@@ -51,7 +51,9 @@ class Table:
         lack some."""
         rows = list(rows)
         names = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
-        columns = {name: [row.get(name) for row in rows] for name in names}
+        columns = {}
+        for name in names:
+            columns[name] = [row.get(name) for row in rows]
         known = units or {}
         return cls(columns, {name: known[name] for name in names if name in known})
 

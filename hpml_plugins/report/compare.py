@@ -126,13 +126,12 @@ def find_side(name: str, records: Iterable[Kept], named: Callable[[str], str]) -
     alternatives.
     """
     records = list(records)
-    known = {
-        kind: sorted({getattr(each, kind) for each in records} - {""})
-        for kind in ("machine", "environment")
-    }
-    for kind, values in known.items():
-        if name in values:
-            return Side(kind, name)
+    machines = sorted({each.machine for each in records} - {""})
+    if name in machines:
+        return Side("machine", name)
+    environments = sorted({each.environment for each in records} - {""})
+    if name in environments:
+        return Side("environment", name)
     commits = sorted({record.commit for record in records} - {""})
     matches = [commit for commit in commits if len(name) >= 4 and commit.startswith(name)]
     if len(matches) == 1:
@@ -146,8 +145,8 @@ def find_side(name: str, records: Iterable[Kept], named: Callable[[str], str]) -
             f" {_some(commits)}"
         )
     raise UsageError(
-        f"{name!r} is no machine ({_some(known['machine'])}), environment"
-        f" ({_some(known['environment'])}) or commit with Records ({_some(commits)})"
+        f"{name!r} is no machine ({_some(machines)}), environment"
+        f" ({_some(environments)}) or commit with Records ({_some(commits)})"
     )
 
 

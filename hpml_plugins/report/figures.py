@@ -166,9 +166,10 @@ def find_looks(records: Iterable[Record]) -> dict[str, Look]:
 
 def regime_note(records: Sequence[Record]) -> str:
     """A sentence about the Records of a figure that have metrics in the regime `sustained`."""
-    throttled = [
-        each for each in records if any(metric.regime for metric in each.metrics.values())
-    ]
+    throttled = []
+    for record in records:
+        if any(metric.regime for metric in record.metrics.values()):
+            throttled.append(record)
     if not throttled:
         return ""
     names = list(

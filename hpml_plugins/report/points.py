@@ -94,7 +94,9 @@ def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[
         yield printable(
             format_point({key: params[key] for key in params if key not in varying})
         )
-    points = [[unquoted(repr(record.params[key])) for key in varying] for record in records]
+    points = []
+    for record in records:
+        points.append([unquoted(repr(record.params[key])) for key in varying])
     while metrics:
         for count in range(len(metrics), 0, -1):
             shown = metrics[:count]
@@ -118,7 +120,12 @@ def _format_metrics(record: Record) -> dict[str, str]:
 def _varying(points: Sequence[Params]) -> list[str]:
     """The parameters in which points of one benchmark differ."""
     names = points[0] if points else ()
-    return [key for key in names if len({repr(each.get(key)) for each in points}) > 1]
+    varying = []
+    for key in names:
+        values = {repr(each.get(key)) for each in points}
+        if len(values) > 1:
+            varying.append(key)
+    return varying
 
 
 def describe_points(
@@ -201,13 +208,12 @@ def all_remarks(record: Record) -> list[str]:
     """All warnings in full."""
     missing = f"only {record.missing_rounds} measured"
     found = [missing] if record.missing_rounds else []
-    differing = [
-        f"{name}: the rounds differ, their medians are"
-        f" {', '.join(quantity(each, 's') for each in medians)}"
-        for name, medians in _differing_rounds(record)
-        if record.metrics[name].unit == "s"
-    ]
-    return [*found, *record.remarks, *differing]
+    found += record.remarks
+    for name, medians in _differing_rounds(record):
+        if record.metrics[name].unit == "s":
+            shown = ", ".join(quantity(each, "s") for each in medians)
+            found.append(f"{name}: the rounds differ, their medians are {shown}")
+    return found
 
 
 def kind_of(reason: str) -> str:

@@ -19,29 +19,30 @@ def formatted(table: Table) -> list[list[str]]:
     """The rows as printable text: numbers with a unit scaled, "–" for unknown values."""
     table = told_apart(table)
     units = [table.units.get(name, "") for name in table.columns]
-    return [
-        [_format(cell, unit) for cell, unit in zip(row.values(), units, strict=True)]
-        for row in table.rows()
-    ]
+    rows = []
+    for row in table.rows():
+        cells = zip(row.values(), units, strict=True)
+        rows.append([_format(cell, unit) for cell, unit in cells])
+    return rows
 
 
 def numeric(table: Table) -> list[bool]:
     """Which columns hold numbers, to be aligned right."""
-    return [
-        name in table.units
-        or all(isinstance(cell, int | float) or cell is None for cell in values)
-        for name, values in table.columns.items()
-    ]
+    found = []
+    for name, values in table.columns.items():
+        is_numeric = all(isinstance(cell, int | float) or cell is None for cell in values)
+        found.append(name in table.units or is_numeric)
+    return found
 
 
 def as_markdown(table: Table) -> str:
     """A Markdown table."""
     rules = ["--:" if right else "---" for right in numeric(table)]
-    lines = [list(map(printable, table.columns)), rules, *formatted(table)]
-    return "".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n"
-        for line in lines
-    )
+    lines = []
+    for line in (list(map(printable, table.columns)), rules, *formatted(table)):
+        cells = " | ".join(cell.replace("|", r"\|") for cell in line)
+        lines.append(f"| {cells} |\n")
+    return "".join(lines)
 
 
 def as_csv(table: Table) -> str:
@@ -60,7 +61,8 @@ def as_csv(table: Table) -> str:
         )
         for name in table.columns
     )
-    writer.writerows([_no_formula(cell) for cell in row.values()] for row in table.rows())
+    for row in table.rows():
+        writer.writerow(map(_no_formula, row.values()))
     return file.getvalue()
 
 
