@@ -1,4 +1,5 @@
-"""Cached results of publishing, in the user's cache: charts, and the values of Records.
+"""Cached results of publishing, in the user's cache: charts, the values of Records, and the
+back-test.
 
 Losing the cache only costs time.
 """
@@ -20,6 +21,7 @@ from hpml_plugins.temporary import user_cache
 _KEPT: Final = 90 * 86_400.0
 CHARTS: Final = "charts"
 READINGS: Final = "readings"
+EVIDENCE: Final = "evidence"
 #: This package's code and data.
 _PACKAGE: Final = Path(__file__).parents[1]
 
@@ -48,7 +50,7 @@ def keep(file: Path, made: bytes) -> None:
 
 def remove_unused(now: float) -> None:
     """Remove cache entries that no publish has used for 90 days.  now: s since 1970."""
-    for kind in (CHARTS, READINGS):
+    for kind in (CHARTS, READINGS, EVIDENCE):
         with suppress(OSError):
             for file in kept_file("", kind).iterdir():
                 if file.stat().st_mtime < now - _KEPT:

@@ -129,7 +129,7 @@ def _write(
         project,
         found,
         gaps,
-        find_evidence(history),
+        find_evidence(history, keeps=True),
         read_cards(workloads, find_hosts(history)),
         fold_warnings(history),
     )

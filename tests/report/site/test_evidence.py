@@ -6,6 +6,7 @@ import math
 import random
 import re
 import statistics
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,11 @@ from msgspec.structs import replace
 from records import a_record
 from site_history import read
 
-from hpml_plugins.analysis.backtest import BackTest
+from hpml_plugins.analysis.backtest import BackTest, MeasuredPoint
 from hpml_plugins.analysis.physics import Physics
+from hpml_plugins.analysis.reference import References
 from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.report.site import evidence as evidence_module
 from hpml_plugins.report.site.component_strips import draw_components
 from hpml_plugins.report.site.components import (
     CardReading,
@@ -94,6 +97,46 @@ def test_the_page_has_the_figures_of_the_back_test_with_how_many_they_are_of(
     held, called = 100 * sum(result.covered) / 12, 100 * sum(result.called) / 60
     shown = f"never throttled 6 {held:.1f} % of 12 {called:.1f} % of 60"
     assert shown in page_of(tmp_path / "results")
+
+
+def test_the_back_test_is_kept_until_one_of_its_inputs_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made: list[int] = []
+
+    def counted(measured: Iterable[MeasuredPoint], references: References) -> BackTest:
+        result = BackTest(measured, references)
+        made.append(len(result.results))
+        return result
+
+    monkeypatch.setattr(evidence_module, "BackTest", counted)
+    results = tmp_path / "results"
+
+    def found() -> str:
+        history = read(results, DECLARED, {COMMIT: 0.0})
+        return repr(find_evidence(history, keeps=True))
+
+    measure(results, cards=3)
+    first = found()
+    assert found() == first
+    assert len(made) == 1
+    (kept,) = (tmp_path / "cache" / "hpml" / "evidence").iterdir()
+    kept.write_bytes(kept.read_bytes()[:-3])  # a damaged entry
+    assert found() == first
+    assert len(made) == 2
+    reference = a_record(
+        "reference", {"float32": 1e-3}, gpu="NVIDIA H200", card="GPU-0", commit=COMMIT
+    )
+    append_record(record_file(results, reference.machine, COMMIT), reference)
+    found()
+    assert len(made) == 3, "a reference"
+    measure(results, cards=4)  # another card
+    assert found() != first
+    assert len(made) == 4, "a Record"
+    monkeypatch.setattr(evidence_module, "package_digest", lambda: b"another version")
+    found()
+    assert len(made) == 5, "the package"
 
 
 def test_one_card_alone_tells_nothing_and_the_page_says_so(tmp_path: Path) -> None:
