@@ -250,6 +250,19 @@ def test_charts_are_drawn_in_the_ink_of_the_page(
         assert title.evaluate("each => getComputedStyle(each).fill") == ink
 
 
+def test_numbers_of_a_figure_s_table_are_aligned_right_without_a_class_on_each_cell(
+    site: Site,
+) -> None:
+    tab = site.open("workload-toy.html")
+    aligned = tab.locator('[id="toy.numbers"] table').evaluate(
+        "table => [...table.rows].map(row => [...row.cells].map("
+        "cell => [cell.className, getComputedStyle(cell).textAlign]))"
+    )
+    text, number = ["", "left"], ["", "right"]
+    assert len(aligned) > 2
+    assert all(row[:3] == [text, number, number] for row in aligned)
+
+
 def test_a_cell_leads_to_its_point_and_on_to_asv_s_graph_of_it(site: Site) -> None:
     tab = site.open("index.html#filter=vector_add+time+n%3D1000000+fast")
     tab.locator('#all tr.row td[data-label="NVIDIA H200 ×1"] a').click()
