@@ -154,8 +154,8 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
 def measure_commit(
     prepared: Prepared,
     measure: Callable[[AsvTask, float], _PointResult],
-    commit: str = "",
-    environment: str = "",
+    commit: str,
+    environment: str,
 ) -> dict[str, tuple[_PointResult, Record | None]]:
     """Measure all rounds of all points of a commit that fit into the run's limit.
 

@@ -246,7 +246,7 @@ def registry_of(file: Path, path: Path = DEFAULT_PATH) -> Registry:
     )
 
 
-def registry_with(file: Path, path: Path = DEFAULT_PATH) -> tuple[Registry, PluginEntry]:
+def registry_with(file: Path, path: Path) -> tuple[Registry, PluginEntry]:
     """The registry at `path` if this plugin file is enabled in it, else one with only the file; and
     the plugin's entry. Raises UsageError for a file that does not exist."""
     if not file.is_file():

@@ -87,7 +87,7 @@ def measure_rounds(
     only one round of each point, in addition to those of the previous passes.  stored: points that
     an earlier run measured; their Records are used instead of measuring.
     """
-    measured = one_pass.measured if one_pass else None
+    measured = one_pass.measured if one_pass else []
     loop = _Loop(tasks, run, measure, follower, measured, stored)
     loop.begin()
     if one_pass:
@@ -108,11 +108,11 @@ class _Loop:
         run: str,
         measure: Callable[[int], Record | None],
         follower: Follower,
-        measured: list[list[Record | None]] | None = None,
-        stored: Set[int] = frozenset(),
+        measured: list[list[Record | None]],
+        stored: Set[int],
     ) -> None:
-        self.measured = [] if measured is None else measured
-        self.measured += [[] for _ in tasks[len(self.measured) :]]
+        self.measured = measured
+        self.measured += [[] for _ in tasks[len(measured) :]]
         self._tasks = tasks
         self._run = run
         self._measure = measure

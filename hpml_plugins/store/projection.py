@@ -213,7 +213,7 @@ def _write(
 def project_rows(
     records: Iterable[Record],
     declared: Mapping[str, Declaration],
-    on_damage: OnDamage = warn,
+    on_damage: OnDamage,
 ) -> Rows:
     """asv's rows for the Records of one machine, commit and environment.
 

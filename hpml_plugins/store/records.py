@@ -199,7 +199,7 @@ def read_file(path: Path, on_damage: OnDamage | None = None) -> Iterator[Record]
 def unpack_records(
     file: Path,
     results: Path,
-    on_damage: OnDamage | None = None,
+    on_damage: OnDamage,
     *,
     runs_as_commits: bool = False,
 ) -> None:

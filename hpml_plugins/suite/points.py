@@ -152,8 +152,8 @@ def skip_point(
     declared: Declared,
     params: Params,
     reason: str,
-    commit: str = "",
-    environment: str = "",
+    commit: str,
+    environment: str,
 ) -> Record:
     """Store the Record of a point whose requirements are not met, without starting a process.
 

@@ -114,7 +114,7 @@ def test_a_run_that_lost_its_lock_stores_nothing_more(
         patches.write_json(util.write_json, str(result), {"results": {}}, 2, compact=True)
     assert not result.exists()
     with pytest.raises(Locked):
-        measure_commit(prepared, lambda *_: pytest.fail("a point was measured"))
+        measure_commit(prepared, lambda *_: pytest.fail("a point was measured"), "", "")
     lock.release()
 
 
