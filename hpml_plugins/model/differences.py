@@ -3,7 +3,6 @@ compared."""
 
 from __future__ import annotations
 
-import functools
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -42,14 +41,16 @@ def differences(a: Record, b: Record) -> list[Confounder]:
     code. A fact that one of them lacks does not count as a difference, except for the part of its
     host on which a Record was measured.
     """
-    facts = {**_FACTS} if a.machine != b.machine else {**_MACHINE_FACTS, **_FACTS}
-    if a.commit == b.commit:
-        facts["code of the plugin"] = lambda record: record.source.get("sha256", "")[:8]
-    for name in sorted(a.packages.keys() & b.packages.keys() - {"hpml-plugins"}):
-        facts[name] = functools.partial(_package, name)
-    for name in sorted(a.data.keys() & b.data.keys()):
-        facts[f"data set {name}"] = functools.partial(_fingerprint, name)
+    facts = _FACTS if a.machine != b.machine else {**_MACHINE_FACTS, **_FACTS}
     found = [Confounder(name, tell(a), tell(b)) for name, tell in facts.items()]
+    if a.commit == b.commit:
+        digests = [record.source.get("sha256", "")[:8] for record in (a, b)]
+        found.append(Confounder("code of the plugin", *digests))
+    for name in sorted(a.packages.keys() & b.packages.keys() - {"hpml-plugins"}):
+        found.append(Confounder(name, a.packages[name], b.packages[name]))
+    for name in sorted(a.data.keys() & b.data.keys()):
+        prints = [_digits(record.data[name].get("fingerprint")) for record in (a, b)]
+        found.append(Confounder(f"data set {name}", *prints))
     differing = [each for each in found if each.a and each.b and each.a != each.b]
     if "host" in (each.name for each in differing):
         # another host naturally has another boot
@@ -96,14 +97,6 @@ def format_card(card: str) -> str:
     """The abbreviated UUIDs of one or several cards, or of a boot of the host.  card: see
     `card_of`."""
     return " + ".join(map(_digits, card.split(",")))
-
-
-def _package(name: str, record: Record) -> str:
-    return record.packages[name]
-
-
-def _fingerprint(data: str, record: Record) -> str:
-    return _digits(record.data[data].get("fingerprint"))
 
 
 def _number(facts: Mapping[str, Any], key: str) -> float:
