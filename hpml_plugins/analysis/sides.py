@@ -19,6 +19,9 @@ BOOST = "boost"
 
 #: The values of A and of B.
 ValuesOfSides = tuple[Values, Values]
+#: Code → the mean over the cards of the runs of a point on one side; kept by callers that compare
+#: this side several times.
+Means = dict[str, dict[str, MeasuredValue]]
 
 
 #: Sort key: the newest run has the highest.
@@ -53,11 +56,13 @@ class PointSides(Generic[Origin]):
         b: Sequence[MeasuredRun[Origin]],
         *,
         common: bool,
+        means: tuple[Means, Means] | None = None,
     ) -> None:
         """a, b: all runs of one point, at least one each.
 
         common: whether the sides are types of hardware, which are compared at the newest code
         measured on both. Otherwise, or if there is none, the newest code of each side is used.
+        means: those known of a and of b, which are extended.
         """
         newest_of_a, newest_of_b = (
             _newest_by_code(runs) if common else {} for runs in (a, b)
@@ -74,11 +79,13 @@ class PointSides(Generic[Origin]):
         self.a = _of_code(a, code_of_a)
         self.b = _of_code(b, code_of_b)
         self.across = common and not shared
+        self._means = means or ({}, {})
 
     @functools.cached_property
     def settled(self) -> ValuesOfSides:
         """The values of both sides."""
-        return side_values(self.a), side_values(self.b)
+        of_a, of_b = self._means
+        return known_values(self.a, of_a), known_values(self.b, of_b)
 
     @functools.cached_property
     def at_boost(self) -> ValuesOfSides:
@@ -140,3 +147,16 @@ def side_values(runs: Sequence[MeasuredRun[Origin]]) -> dict[str, MeasuredValue]
         readings = [run.values[name] for run in runs if name in run.values]
         means[name] = mean_over_cards(readings)
     return means
+
+
+def known_values(
+    runs: Sequence[MeasuredRun[Origin]], means: Means
+) -> dict[str, MeasuredValue]:
+    """`side_values` of all runs of one code, which is computed once.
+
+    Each call returns a mapping of its own: `compare_values` identifies a side by its mapping.
+    """
+    code = runs[0].code
+    if code not in means:
+        means[code] = side_values(runs)
+    return means[code].copy()

@@ -9,6 +9,7 @@ from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.sides import (
     BOOST,
+    Means,
     MeasuredRun,
     PointSides,
     ValuesOfSides,
@@ -55,6 +56,18 @@ def test_a_side_is_the_mean_over_its_cards_of_what_its_newest_run_has() -> None:
     both = [older, run("c", 2, 4.0, "B")]
     of_a, _ = PointSides(both, both, common=True).settled
     assert {name: each.value for name, each in of_a.items()} == {"time": pytest.approx(2.0)}
+
+
+def test_the_mean_of_a_side_is_computed_once_for_each_code() -> None:
+    of_b: Means = {}
+    first, second = (
+        PointSides(A, B, common=True, means=({}, of_b)).settled[1] for _ in range(2)
+    )
+    assert first["time"] is second["time"] is of_b["common"]["time"]
+    assert first is not second  # `compare_values` identifies a side by its mapping
+    repeated = [run("common", 7, 2.0), run("common", 8, 8.0, "B")]
+    _, again = PointSides(A, repeated, common=True, means=({}, {})).settled
+    assert again["time"].value == pytest.approx(4.0)
 
 
 def compared(

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from hpml_plugins.analysis.measured import MeasuredValue, Values
-from hpml_plugins.analysis.sides import BOOST, MeasuredRun, at_boost, side_values
+from hpml_plugins.analysis.sides import BOOST, Means, MeasuredRun, at_boost, known_values
 from hpml_plugins.model.formatting import exact
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
@@ -102,7 +102,8 @@ class TaskCell:
 
     number: in the regime of the row.  share: of the published peak, 0 to 1; None if unknown.
     watts: of the board under this load, from the newest Record; 0 if not measured.  values: of all
-    metrics of the point, settled.  runs: all its measured Records, with any code.
+    metrics of the point, settled.  runs: all its measured Records, with any code.  means: of these
+    runs; the cells of all metrics of a point share them.
     """
 
     number: MeasuredValue
@@ -110,6 +111,7 @@ class TaskCell:
     watts: float = 0.0
     values: Values = field(default_factory=dict, repr=False)
     runs: tuple[_Run, ...] = field(default=(), repr=False)
+    means: Means = field(default_factory=dict, repr=False)
 
     @property
     def cards(self) -> int:
@@ -229,8 +231,8 @@ def _cards_of_machines(history: History) -> dict[str, set[str]]:
     return found
 
 
-#: The runs of a point on a column.
-_Runs = dict[tuple[str, int], tuple[_Run, ...]]
+#: The runs of a point on a column, and their means.
+_Runs = dict[tuple[str, int], tuple[tuple[_Run, ...], Means]]
 
 
 def _rows(
@@ -249,15 +251,15 @@ def _rows(
             if value is None:
                 failed.add(column.number)
                 continue
-            known = _runs_of(metric, point, column, runs)
+            known, means = _runs_of(metric, point, column, runs)
             alike = [run for run in known if run.code == value.code]
-            values = side_values(alike) if alike else outcome.readings
+            values = known_values(alike, means) if alike else outcome.readings
             if metric.metric in values:
                 current = metric.benchmark.current.get((point, machine))
                 watts = (measured_power(current[1]) if current else None) or 0.0
                 number = values[metric.metric]
                 share = _share(metric, point, column, number)
-                cells[column.number] = TaskCell(number, share, watts, values, known)
+                cells[column.number] = TaskCell(number, share, watts, values, known, means)
         if missing:  # the page of nodes gives the reason
             continue
         title = metric.title
@@ -309,7 +311,7 @@ def _share(
 
 def _runs_of(
     metric: TrackedMetric, point: str, column: TypeColumn, known: _Runs
-) -> tuple[_Run, ...]:
+) -> tuple[tuple[_Run, ...], Means]:
     """All measured Records of the line of a point on a column; those of other software stacks than
     the node's own only if there are no others."""
     key = (point, column.number)
@@ -321,7 +323,7 @@ def _runs_of(
             for outcome in index.on_line((point, name))
             if outcome.readings and outcome.revision >= 0
         ]
-        known[key] = tuple(
+        runs = tuple(
             MeasuredRun(
                 next(iter(each.readings.values())).code,
                 index.rank(each),
@@ -330,4 +332,5 @@ def _runs_of(
             )
             for each in of_node(found)
         )
+        known[key] = runs, {}
     return known[key]

@@ -119,7 +119,8 @@ def judge_rows(rows: Sequence[TaskRow], base: int, other: int) -> dict[int, RowD
             continue
         one = row.cells[base]
         another = row.cells[other]
-        sides = PointSides(one.runs, another.runs, common=True)
+        means = one.means, another.means
+        sides = PointSides(one.runs, another.runs, common=True, means=means)
         name = row.metric.metric
         values = sides.compared(name, row.regime, (one.values, another.values))
         pairs.append((*values, name))
