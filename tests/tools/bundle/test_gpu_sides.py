@@ -13,6 +13,7 @@ import pytest
 SCRIPT = Path(__file__).parents[3] / ".ci" / "gpu-sides"
 STANDS_IN = """#!/bin/sh
 echo "# asv run $3: on $CUDA_VISIBLE_DEVICES in $HPML_FOLDER as $HPML_PROFILE"
+case $3 in *fails*) exit 3 ;; esac
 """
 
 
@@ -21,6 +22,7 @@ def folder(tmp_path: Path) -> Path:
     shutil.copy(SCRIPT, tmp_path)
     (tmp_path / "gpu-run").write_text(STANDS_IN)
     (tmp_path / "gpu-run").chmod(0o755)
+    (tmp_path / "bundle").touch()
     (tmp_path / "a.txt").write_text("full --bench ^a.* HEAD^!\nquick --bench ^b HEAD^!\n")
     (tmp_path / "c.txt").write_text("full --bench ^c HEAD^!\n")
     return tmp_path
@@ -68,3 +70,19 @@ def test_a_missing_list_is_one_line_and_nothing_runs(folder: Path) -> None:
     status, logs, said = sides(folder, "a.txt", "nothing.txt")
     assert (status, logs) == (2, {})
     assert said.splitlines() == ["gpu-sides: no list nothing.txt"]
+
+
+def test_the_status_is_that_of_a_line_that_failed(folder: Path) -> None:
+    (folder / "b.txt").write_text("full --bench ^fails HEAD^!\nfull --bench ^b HEAD^!\n")
+    status, logs, _ = sides(folder, "b.txt", "c.txt")
+    assert status == 3
+    assert [len(log) for log in logs.values()].count(2) == 1
+
+
+def test_a_missing_bundle_is_one_line_and_nothing_runs(folder: Path) -> None:
+    (folder / "bundle").unlink()
+    status, logs, said = sides(folder, "a.txt")
+    assert (status, logs) == (2, {})
+    [line] = said.splitlines()
+    assert line.startswith("gpu-sides: no bundle ")
+    assert line.endswith("nothing is installed in /node/hpml-side-0")
