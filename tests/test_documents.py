@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
+from hpml_plugins.report.site import point_details
 from hpml_plugins.report.site.data_files import MOST_RECORDS
 from hpml_plugins.tools.pull.command import command
 
@@ -38,6 +39,11 @@ def test_documents_agree_how_many_records_a_site_offers() -> None:
         r"newest\s+(\d+)\s+Records\s+(?:of\s+each|on\s+each)", "\n".join(texts)
     )
     assert len(told) >= 3 and set(map(int, told)) == {MOST_RECORDS}
+
+
+def test_the_page_on_the_site_names_how_many_records_a_table_has() -> None:
+    text = (ROOT / "docs/reading-the-site.md").read_text()
+    assert re.findall(r"newest (\d+) of a point", text) == [str(point_details.MOST_RECORDS)]
 
 
 def test_a_document_of_a_plugin_is_at_most_600_words() -> None:
