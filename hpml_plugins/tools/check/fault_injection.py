@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 #: "off": 10 % and 1 more than it should be.  "nan": not a number.
-Fault = Literal["off", "nan"]
+InjectedFault = Literal["off", "nan"]
 
 
-def corrupted(value: Any, fault: Fault) -> Any:
+def corrupted(value: Any, fault: InjectedFault) -> Any:
     """A corrupted copy of a result: a number, text, bytes, a sequence, a mapping, a NumPy array or
     a torch tensor.
 
@@ -39,7 +39,7 @@ def corrupted(value: Any, fault: Fault) -> Any:
     )
 
 
-def _array(value: Any, fault: Fault) -> Any:
+def _array(value: Any, fault: InjectedFault) -> Any:
     """A new array with every element changed, because a check may look at a sample."""
     name = str(value.dtype).removeprefix("torch.")
     if name.startswith("bool"):

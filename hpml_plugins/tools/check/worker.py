@@ -37,7 +37,7 @@ from hpml_plugins.model import Benchmark, Failure, Finding, Params, use_sources
 from hpml_plugins.node import detect_node
 from hpml_plugins.registry import PluginEntry
 from hpml_plugins.report import collect
-from hpml_plugins.tools.check.fault_injection import Fault, corrupted
+from hpml_plugins.tools.check.fault_injection import InjectedFault, corrupted
 from hpml_plugins.tools.check.judging import (
     CheckedPlugin,
     Loaded,
@@ -142,7 +142,9 @@ def _try_points(checked: CheckedPlugin, limit: float, most: int | None) -> Itera
     deadline = time.monotonic() + limit
     share = limit / max(1, len(chosen))
 
-    def attempt(benchmark: Benchmark, params: Params, fault: Fault | None = None) -> Tried:
+    def attempt(
+        benchmark: Benchmark, params: Params, fault: InjectedFault | None = None
+    ) -> Tried:
         seconds = min(benchmark.timeout, max(share, deadline - time.monotonic()))
         record = measure_point(
             _observed(benchmark, file, fault), params, context, timeout=seconds
@@ -191,7 +193,7 @@ def with_dependencies(modules: set[str]) -> set[str]:
     return found
 
 
-def _observed(benchmark: Benchmark, file: Path, fault: Fault | None) -> Benchmark:
+def _observed(benchmark: Benchmark, file: Path, fault: InjectedFault | None) -> Benchmark:
     """The benchmark with a `measure` that injects the fault and adds its observations as a warning
     of the Record."""
 
