@@ -344,6 +344,12 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         )
 
     @property
+    def is_throttled(self) -> bool:
+        """Whether the GPU throttled during samples without a regime, as in Records from before
+        regimes were introduced."""
+        return bool(self.throttled)
+
+    @property
     def is_busy(self) -> bool:
         """Whether other processes used the CPUs during the measurement; CPU times are then judged
         with a wider interval."""
