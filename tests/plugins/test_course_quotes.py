@@ -97,7 +97,7 @@ def known(history: History) -> Quotable:
         ("cell p.rates column=rate size=2", "3.000 GB/s"),
         ("cell p.rates column=share% size=1", "27.65 %"),
         ("ratio p.rates column=rate size=2 over.size=1", "1.50"),
-        ("ratio p.rates column=rate size=2 over.column=size", "1500000000"),
+        ("ratio p.rates column=rate size=2 over.column=size", ">1000000"),
         (
             "table p.rates columns=size,share%=part",
             "\n| size | part |\n| --: | --: |\n| 1 | 27.65 % |\n| 2 | – |\n",
