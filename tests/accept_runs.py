@@ -26,7 +26,7 @@ def accept_runs(folder: Path = RUNS) -> Iterator[dict[str, str]]:
     for fault, words in FAULTS.items():
         files = sorted(folder.glob(f"{fault}-*.json"))
         found = [msgspec.json.decode(path.read_bytes(), type=Acceptance) for path in files]
-        cards = [card for each in found for card in each.cards]
+        cards = [card for each in found for card in _planted(fault, each)]
         if cards:
             verdicts = Counter(card.verdict for card in cards)
             explained = Counter(map(_explanation, cards))
@@ -44,6 +44,13 @@ def accept_runs(folder: Path = RUNS) -> Iterator[dict[str, str]]:
                 "failed for the host": str(sum(map(_fails_for_its_host, found))),
                 "s": f"{max(each.seconds for each in found):.0f}",
             }
+
+
+def _planted(fault: str, found: Acceptance) -> Iterator[CardVerdict]:
+    """The cards with the fault. A bit is flipped on the first; another one counts if it fails."""
+    for number, card in enumerate(found.cards):
+        if fault != "bit" or number == 0 or card.verdict == "fail":
+            yield card
 
 
 def _fails_for_its_host(found: Acceptance) -> bool:

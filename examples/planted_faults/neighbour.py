@@ -1,9 +1,14 @@
-"""A program that uses a GPU for some of the time: `neighbour.py memory|clocks|link SHARE`, until it
-is ended."""
+"""A program that uses a GPU for some of the time.
 
+Called as `neighbour.py memory|clocks|link SHARE FILE PARENT`.
+It opens CUDA when FILE exists, and ends with the process PARENT, which started it.
+"""
+
+import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -31,8 +36,10 @@ def step_of(kind: str) -> Callable[[], object]:
     return both_ways
 
 
-def main(kind: str, share: float) -> None:
+def main(kind: str, share: float, begin: Path, parent: int) -> None:
     """Repeat the step, and wait in between."""
+    while not begin.exists() and os.getppid() == parent:
+        time.sleep(0.05)
     step = step_of(kind)
 
     def timed() -> float:
@@ -43,9 +50,9 @@ def main(kind: str, share: float) -> None:
 
     busy = min(timed() for _ in range(10))
     print(f"{kind}: {busy * 1e3:.2f} ms of every {busy / share * 1e3:.2f} ms", flush=True)
-    while True:
+    while os.getppid() == parent:
         time.sleep(max(0.0, busy / share - timed()))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]))
+    main(sys.argv[1], float(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
