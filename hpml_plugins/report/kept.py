@@ -19,6 +19,9 @@ from hpml_plugins.temporary import user_cache
 
 #: s after which entries that no publish has used are removed.
 _KEPT: Final = 90 * 86_400.0
+#: Most B of entries that the current publish has not used: those of other histories and of other
+#: versions of this package. One version's entries of this repository's results take 90 MB.
+_MOST_UNUSED: Final = 256 << 20
 CHARTS: Final = "charts"
 READINGS: Final = "readings"
 EVIDENCE: Final = "evidence"
@@ -48,13 +51,26 @@ def keep(file: Path, made: bytes) -> None:
         atomic_write(file, made, durable=False)
 
 
-def remove_unused(now: float) -> None:
-    """Remove cache entries that no publish has used for 90 days.  now: s since 1970."""
+def remove_unused(started: float) -> None:
+    """Remove cache entries that no publish has used for 90 days, and the oldest of those that this
+    publish has not used, so that they take at most 256 MiB.
+
+    started: of this publish, s since 1970.
+    """
+    unused = []
     for kind in (CHARTS, READINGS, EVIDENCE):
         with suppress(OSError):
             for file in kept_file("", kind).iterdir():
-                if file.stat().st_mtime < now - _KEPT:
-                    file.unlink()
+                status = file.stat()
+                if status.st_mtime < started:
+                    unused.append((status.st_mtime, status.st_size, file))
+    unused.sort(reverse=True)
+    total = 0
+    for used, size, file in unused:
+        total += size
+        if total > _MOST_UNUSED or used < started - _KEPT:
+            with suppress(OSError):
+                file.unlink()
 
 
 @functools.cache

@@ -4,7 +4,6 @@ Records it shows."""
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.model.site_page import Link
 from hpml_plugins.report.drawing import DrawnPlugin
 from hpml_plugins.report.figures import Drawable, naming, render
-from hpml_plugins.report.kept import remove_unused
 from hpml_plugins.report.site.chart_svg import chart_svg, vega_library
 from hpml_plugins.report.site.page import workload_address, write_data, write_page
 from hpml_plugins.report.summaries import summarise
@@ -108,7 +106,6 @@ def write_plugin_pages(
         write_page(html_dir, "moved.html", old, project=project, **_old_page(page))
     (html_dir / LIBRARY).parent.mkdir(exist_ok=True)
     (html_dir / LIBRARY).write_bytes(vega_library())
-    remove_unused(time.time())
     return pages, problems
 
 

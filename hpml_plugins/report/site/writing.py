@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hpml_plugins.model.site_page import SitePage
 from hpml_plugins.model.validation import hide_homes
 from hpml_plugins.registry import DEFAULT_PATH, read_registry
 from hpml_plugins.report.drawing import draw_all
+from hpml_plugins.report.kept import remove_unused
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site import changes, nodes
 from hpml_plugins.report.site.asv_page import PAGE, STATIC, finish_asv_page, name_machines
@@ -61,6 +63,7 @@ def write_site(
     order: of the commits; `asv publish RANGE` requests a part of them. Raises HpmlError if the
     registry is invalid, and if the site would not work offline.
     """
+    started = time.time()
     dates = {commit: float(repo.get_date(commit)) for commit in order}
     problems: list[str] = []
     host: Host | None = None
@@ -74,6 +77,8 @@ def write_site(
     further = collect_pages(host, problems) if host else []
     with add_to_navigation([(page.label, page.about, page.address) for page in further]):
         _write(conf, dates, declarations, order, host, further, problems)
+    # the system's clock of files may be some ms behind
+    remove_unused(started - 1.0)
     return problems
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from hpml_plugins.model.figure import Chart, Table
 from hpml_plugins.report.charts import Axis, Rule, complete, line_chart
-from hpml_plugins.report.kept import kept_file, remove_unused
+from hpml_plugins.report.kept import kept_file
 from hpml_plugins.report.site.chart_svg import (
     chart_svg,
     vega_library,
@@ -75,19 +74,6 @@ def test_a_damaged_chart_in_the_cache_is_drawn_again(damage: str) -> None:
     kept.write_text(damage)
     assert chart_svg(chart(), "a") == first
     assert kept.read_text() != damage
-
-
-def test_what_nobody_asked_for_in_a_season_is_removed() -> None:
-    chart_svg(chart(), "a")
-    (kept,) = kept_file("").glob("*.svg")
-    remove_unused(kept.stat().st_mtime + 89 * 86_400)
-    assert kept.exists()
-    os.utime(kept, (0, 0))
-    chart_svg(chart(), "a")  # asked for now
-    remove_unused(kept.stat().st_mtime + 89 * 86_400)
-    assert kept.exists()
-    remove_unused(kept.stat().st_mtime + 91 * 86_400)
-    assert not kept.exists()
 
 
 def test_a_site_without_the_script_that_explores_is_an_error(
