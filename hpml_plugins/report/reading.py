@@ -126,46 +126,70 @@ class Machine:
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The part of a Record that pages keep.
+    """The part of a Record that is kept, under the Record's own names where it is not summarised.
 
-    revision: the position of its commit in the history, -1 for an unpublished commit.  started:
-    Unix time, s.  readings: of each metric with a finite median.  file, offsets: where the line of
-    each round begins; no file for an imported result.  code: SHA-256 of the plugin's files, empty
-    if unknown.  environment: the Record's.  duration: s, of all rounds.  commit: the full hash, ""
-    for none.  of_stack: whether it was measured with other packages than the node's own.  host:
-    identifies a boot of a host, "" if unknown.  conditions: see `unusual_conditions`.
+    point: see `Record.point`.  readings: of each metric with a finite median.  code: SHA-256 of the
+    plugin's files, empty if unknown.  host: identifies a boot of a host, "" if unknown.
+    conditions: see `unusual_conditions`.  offsets: where the line of each round begins in the file.
+
+    The last two are not cached, but filled in by the reader. file: "" for an imported result.
+    revision: the position of its commit in the history, -1 for an unpublished commit.
     """
-
-    revision: int
-    status: Status
-    started: float
-    reason: str
-    warnings: tuple[str, ...]
-    readings: dict[str, MeasuredValue]
-    file: str
-    offsets: tuple[int, ...]
-    code: str = ""
-    environment: str = ""
-    duration: float = 0.0
-    commit: str = ""
-    of_stack: bool = False
-    host: str = ""
-    conditions: tuple[str, ...] = ()
-
-
-class StoredPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The cached part of a Record: its point and its outcome. The position of the commit and the
-    file are filled in later."""
 
     machine: str
     benchmark: str
     version: str
     params: Params
-    outcome: Outcome
+    point: str
+    status: Status
+    started: float
+    duration: float
+    commit: str
+    environment: str
+    of_stack: bool
+    reason: str
+    warnings: tuple[str, ...]
+    conditions: tuple[str, ...]
+    readings: dict[str, MeasuredValue]
+    code: str
+    host: str
+    offsets: tuple[int, ...]
+    file: str = ""
+    revision: int = -1
+
+    @classmethod
+    def of(cls, record: Record, offsets: tuple[int, ...] = ()) -> Outcome:
+        """What is kept of a Record."""
+        found = {}
+        if record.status == "ok":
+            for name in compared_metrics(record):
+                reading = MeasuredValue.of(record, name)
+                if math.isfinite(reading.value):
+                    found[name] = reading
+        return cls(
+            machine=record.machine,
+            benchmark=record.benchmark,
+            version=record.version,
+            params=record.params,
+            point=record.point,
+            status=record.status,
+            started=record.started,
+            duration=record.duration,
+            commit=record.commit,
+            environment=record.environment,
+            of_stack=record.of_stack,
+            reason=record.reason,
+            warnings=tuple(record.remarks),
+            conditions=tuple(unusual_conditions(record)),
+            readings=found,
+            code=measuring_code(record) if record.source.get("sha256") else "",
+            host=str(record.node.get("boot") or ""),
+            offsets=offsets,
+        )
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(list[StoredPart])
+_DECODER = msgspec.msgpack.Decoder(list[Outcome])
 
 
 @dataclass
@@ -458,18 +482,17 @@ def read_history(
         directions[metric.benchmark.name, metric.metric] = metric.direction or None
     references = References()
     newest: dict[str, Outcome] = {}
-    for stored, texts, record in read_stored(results, known, on_damage, keeps):
-        outcome = stored.outcome
+    for outcome, texts, record in read_stored(results, known, on_damage, keeps):
         force_setattr(outcome, "revision", order.get(outcome.commit, -1))
-        if stored.benchmark == REFERENCE:
+        if outcome.benchmark == REFERENCE:
             references.add(record or stored_record(outcome))
-        latest = newest.get(stored.machine, outcome)
+        latest = newest.get(outcome.machine, outcome)
         if outcome.file and outcome.started >= latest.started:
-            newest[stored.machine] = outcome
-        benchmark = benchmarks.get(stored.benchmark)
-        if benchmark and stored.version == benchmark.version:
+            newest[outcome.machine] = outcome
+        benchmark = benchmarks.get(outcome.benchmark)
+        if benchmark and outcome.version == benchmark.version:
             _declare_directions(outcome, benchmark, directions)
-            _add(benchmark, texts, stored)
+            _add(benchmark, texts, outcome)
     last = {machine: stored_record(outcome) for machine, outcome in newest.items()}
     for benchmark in benchmarks.values():
         _read_current(benchmark)
@@ -514,15 +537,15 @@ def _published_commits(index: Index[tuple[str, str], Outcome]) -> set[str]:
     return found
 
 
-def _add(benchmark: TrackedBenchmark, texts: Texts | None, stored: StoredPart) -> None:
+def _add(benchmark: TrackedBenchmark, texts: Texts | None, outcome: Outcome) -> None:
     """Add what was read of a Record to its point.
 
     texts: the parameters as asv's file has them; None if they come from the Record.
     """
-    texts = texts or {name: repr(value) for name, value in stored.params.items()}
+    texts = texts or {name: repr(value) for name, value in outcome.params.items()}
     label = format_point_texts(texts)
     benchmark.points.setdefault(label, texts)
-    benchmark.index.add((label, stored.machine), stored.outcome)
+    benchmark.index.add((label, outcome.machine), outcome)
 
 
 def _read_current(benchmark: TrackedBenchmark) -> None:
@@ -548,21 +571,26 @@ def _declare_directions(
 
 def read_stored(
     results: Path, declarations: Declarations, on_damage: Callable[[str], None], keeps: bool
-) -> Iterator[tuple[StoredPart, Texts | None, Record | None]]:
-    """The stored parts, with the whole Record if it was read. Imported results have no file, but
-    the point as asv writes it."""
+) -> Iterator[tuple[Outcome, Texts | None, Record | None]]:
+    """What is kept of each Record, with the whole Record if it was read. Imported results have no
+    file, but the point as asv writes it."""
+    params: dict[tuple[str, ...], Params] = {}
     with collector_paused():
         for path in record_files(results, on_damage):
-            for stored, record in _read_file(path, on_damage, keeps):
-                yield stored, None, record
+            for outcome, record in _read_file(path, on_damage, keeps):
+                force_setattr(outcome, "file", str(path))
+                _share(outcome, params)
+                yield outcome, None, record
     for record, texts in import_results(results, declarations):
-        yield _stored(record, _outcome(record, -1, "", ())), texts, record
+        outcome = Outcome.of(record)
+        _share(outcome, params)
+        yield outcome, texts, record
 
 
 def _read_file(
     path: Path, on_damage: Callable[[str], None], keeps: bool
-) -> Iterator[tuple[StoredPart, Record | None]]:
-    """The stored parts of a file, from the cache if the contents are unchanged.
+) -> Iterator[tuple[Outcome, Record | None]]:
+    """What is kept of a file's Records, from the cache if the contents are unchanged.
 
     For 20,000 Records of three rounds (0.9 GB) this takes 2.5 instead of 38 s of one CPU. A damaged
     file is read again, so that the damage is reported.
@@ -571,21 +599,20 @@ def _read_file(
     cache = kept_file(digest, READINGS) if digest else None
     if cache and (made := read_kept(cache)):
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            for stored in _DECODER.decode(made):
-                yield _in_file(stored, str(path)), None
+            for outcome in _DECODER.decode(made):
+                yield outcome, None
             return
     damage: list[str] = []
     found = []
     for rounds in group_rounds(decode_file(path, decode, damage.append)):
         record = combine([record for _, record in rounds])
-        outcome = _outcome(record, -1, str(path), tuple(offset for offset, _ in rounds))
-        found.append((_stored(record, outcome), record))
+        found.append((Outcome.of(record, tuple(offset for offset, _ in rounds)), record))
     for text in damage:
         on_damage(text)
     # readers modify the readings
     if cache and not damage and _contents(path) == (before, digest):
         with suppress(OverflowError):  # a parameter of more than 64 bits
-            keep(cache, _ENCODER.encode([stored for stored, _ in found]))
+            keep(cache, _ENCODER.encode([outcome for outcome, _ in found]))
     yield from found
 
 
@@ -608,22 +635,32 @@ def _contents(path: Path) -> tuple[tuple[int, int] | None, str]:
 
 #: Texts of a reading and of an outcome that most Records share.
 _TEXTS_OF_READING = ("code", "card", "hardware", "run")
-_TEXTS_OF_OUTCOME = ("reason", "code", "environment", "commit", "host")
+_TEXTS_OF_OUTCOME = (
+    "machine",
+    "benchmark",
+    "version",
+    "point",
+    "commit",
+    "environment",
+    "reason",
+    "code",
+    "host",
+)
 
 
-def _in_file(stored: StoredPart, file: str) -> StoredPart:
-    """Fill in the file of a part that was just read. One copy of each text, and of the start, is
-    kept.
+def _share(outcome: Outcome, params: dict[tuple[str, ...], Params]) -> None:
+    """Keep one copy of each text, of the start and of a point's parameters.  params: those of the
+    Records before, which are extended.
 
     Modified in place, because nobody else uses it yet and there may be a million Records.
     """
-    outcome = stored.outcome
-    force_setattr(outcome, "file", file)
     for name in _TEXTS_OF_OUTCOME:
         force_setattr(outcome, name, sys.intern(getattr(outcome, name)))
     for name in ("warnings", "conditions"):
         if texts := getattr(outcome, name):
             force_setattr(outcome, name, tuple(map(sys.intern, texts)))
+    known = params.setdefault((outcome.point, *outcome.params), outcome.params)
+    force_setattr(outcome, "params", known)
     readings = outcome.readings
     for metric in list(readings):
         reading = readings[sys.intern(metric)] = readings.pop(metric)
@@ -631,13 +668,6 @@ def _in_file(stored: StoredPart, file: str) -> StoredPart:
             value.started = outcome.started
             for name in _TEXTS_OF_READING:
                 setattr(value, name, sys.intern(getattr(value, name)))
-    return stored
-
-
-def _stored(record: Record, outcome: Outcome) -> StoredPart:
-    return StoredPart(
-        record.machine, record.benchmark, record.version, record.params, outcome
-    )
 
 
 def _points(
@@ -660,25 +690,6 @@ def _points(
                     if name in outcome.readings
                 ]
                 yield Place(benchmark.name, label, name), found
-
-
-def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...]) -> Outcome:
-    if record.status == "ok":
-        found = {name: MeasuredValue.of(record, name) for name in compared_metrics(record)}
-    else:
-        found = {}
-    finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
-    # Most Records of a benchmark share these texts: keep one copy of each.
-    reason = sys.intern(record.reason)
-    warnings = tuple(map(sys.intern, record.remarks))
-    code = sys.intern(measuring_code(record)) if record.source.get("sha256") else ""
-    stack = sys.intern(record.environment)
-    first = revision, record.status, record.started, reason, warnings, finite, file, offsets
-    commit = sys.intern(record.commit)
-    host = sys.intern(str(record.node.get("boot") or ""))
-    conditions = tuple(map(sys.intern, unusual_conditions(record)))
-    more = code, stack, record.duration, commit, record.of_stack, host, conditions
-    return Outcome(*first, *more)
 
 
 def _machines(
