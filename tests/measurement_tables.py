@@ -33,7 +33,7 @@ from hpml_plugins.analysis.measured import card_of, code_of
 from hpml_plugins.analysis.physics import Physics, compared_metrics, physics_of
 from hpml_plugins.analysis.sides import boosted
 from hpml_plugins.analysis.variability import Variability
-from hpml_plugins.analysis.verdicts import Difference, compare_values
+from hpml_plugins.analysis.verdicts import Difference, ValuePair, compare_values
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import format_point, quantity
 from hpml_plugins.model.record import Record
@@ -88,7 +88,7 @@ def compare(known: Variability, pairs: Sequence[Pair]) -> list[Difference]:
     for a, b, name in pairs:
         sides = known.values(a), known.values(b)
         one, other = map(boosted, sides) if name == BOOST else sides
-        asked.append((one, other, name))
+        asked.append(ValuePair(len(asked), one, other, name))
     return compare_values(asked)
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hpml_plugins.analysis.verdicts import (
         ERROR_RATE,
         Difference,
+        ValuePair,
         compare_values,
         correct,
         different_problems,
@@ -34,6 +35,7 @@ _NAMES = {
     ".verdicts": (
         "ERROR_RATE",
         "Difference",
+        "ValuePair",
         "compare_values",
         "correct",
         "different_problems",

@@ -31,7 +31,7 @@ from hpml_plugins.analysis.variability import (
     with_references,
 )
 from hpml_plugins.analysis.variance import Spread, half_width
-from hpml_plugins.analysis.verdicts import MARGIN, Difference, compare_values
+from hpml_plugins.analysis.verdicts import MARGIN, Difference, ValuePair, compare_values
 
 #: The tested classes: those whose values are timed.
 TESTED = (*ON_GPU, Physics.THROTTLED, *HOST_TAKES_PART)
@@ -207,8 +207,8 @@ class BackTest:
         known: dict[frozenset[str], tuple[dict[int, Spread], dict[int, Adjusted]]] = {}
         shared: dict[tuple[str, str], list[_Repeated]] = {}
         for each in self._repeated:
-            for pair in itertools.permutations(each.cards, 2):
-                shared.setdefault(pair, []).append(each)
+            for cards_of_pair in itertools.permutations(each.cards, 2):
+                shared.setdefault(cards_of_pair, []).append(each)
         for (a, b), common in shared.items():
             cards = frozenset((a, b))
             if cards not in known:
@@ -216,7 +216,7 @@ class BackTest:
                 adjusted = adjusted_spreads(part, self._references, cards)
                 known[cards] = part.spreads(cards), adjusted
             spreads, adjusted = known[cards]
-            pairs = []
+            pairs: list[ValuePair] = []
             for each in common:
                 one, other = (
                     msgspec.structs.replace(
@@ -226,12 +226,10 @@ class BackTest:
                     )
                     for card in (a, b)
                 )
-                pairs.append((one, other))
-            together = compare_values(
-                [({"": one}, {"": other}, "") for one, other in pairs]
-            )
-            for each, found, (one, other) in zip(common, together, pairs, strict=True):
-                (alone,) = compare_values([({"": one}, {"": other}, "")])
+                pairs.append(ValuePair(len(pairs), {"": one}, {"": other}, ""))
+            together = compare_values(pairs)
+            for each, found, pair in zip(common, together, pairs, strict=True):
+                (alone,) = compare_values([pair])
                 self.results[each.physics].pairs.append(
                     _ComparedPair(
                         (a, b),
@@ -239,9 +237,13 @@ class BackTest:
                         found.verdict in DIFFERENT,
                         smallest_found(alone),
                         alone.adjusted,
-                        None not in (one.cards[0].reference, other.cards[0].reference),
+                        _is_referenced(pair.a[""]) and _is_referenced(pair.b[""]),
                     )
                 )
+
+
+def _is_referenced(value: MeasuredValue) -> bool:
+    return value.cards[0].reference is not None
 
 
 def smallest_found(alone: Difference) -> float:

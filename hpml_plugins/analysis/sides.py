@@ -152,11 +152,8 @@ def side_values(runs: Sequence[MeasuredRun[Origin]]) -> dict[str, MeasuredValue]
 def known_values(
     runs: Sequence[MeasuredRun[Origin]], means: Means
 ) -> dict[str, MeasuredValue]:
-    """`side_values` of all runs of one code, which is computed once.
-
-    Each call returns a mapping of its own: `compare_values` identifies a side by its mapping.
-    """
+    """`side_values` of all runs of one code, which is computed once."""
     code = runs[0].code
     if code not in means:
         means[code] = side_values(runs)
-    return means[code].copy()
+    return means[code]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -133,21 +133,30 @@ class Difference:
         return f"{sign}{quantity(self.change, unit)}" if self.change else "equal"
 
 
-def compare_values(pairs: Sequence[tuple[Values, Values, str]]) -> list[Difference]:
-    """A verdict on each (A, B, metric), corrected for the number of comparisons (Benjamini and
+class ValuePair(NamedTuple):
+    """A metric of two sides, to be compared. place: names the point and the sides; metrics of one
+    timing (time, rate, bandwidth) of equal places are one hypothesis.  a, b: of all metrics."""
+
+    place: Hashable
+    a: Values
+    b: Values
+    metric: str
+
+
+def compare_values(pairs: Sequence[ValuePair]) -> list[Difference]:
+    """A verdict on B against A of each pair, corrected for the number of hypotheses (Benjamini and
     Hochberg).
 
-    Metrics of one timing (time, rate, bandwidth) of the same two mappings are one hypothesis. SAME:
-    the 95 % interval of the ratio lies within MARGIN of 1.  BETTER, WORSE: it does not, and such a
-    difference between equal things is sufficiently improbable; for counted values any difference
-    counts.  BOUND: neither, or no direction is better.  AMBIGUOUS: see `Difference`.  Source:
-    Benjamini and Hochberg, Controlling the false discovery rate, JRSS B 57 (1995).
+    SAME: the 95 % interval of the ratio lies within MARGIN of 1.  BETTER, WORSE: it does not, and
+    such a difference between equal things is sufficiently improbable; for counted values any
+    difference counts.  BOUND: neither, or no direction is better.  AMBIGUOUS: see `Difference`.
+    Source: Benjamini and Hochberg, Controlling the false discovery rate, JRSS B 57 (1995).
     """
-    raw = [_difference(*pair) for pair in pairs]
+    raw = [_difference(pair.a, pair.b, pair.metric) for pair in pairs]
     hypotheses: dict[object, float] = {}
     keys = []
     for number, (found, pair) in enumerate(zip(raw, pairs, strict=True)):
-        key = _hypothesis(*pair) or number
+        key = _hypothesis(pair) or number
         keys.append(key)
         if found.p is not None:
             hypotheses[key] = max(found.p, hypotheses.get(key, 0.0))
@@ -174,15 +183,14 @@ def correct(p_values: Sequence[float]) -> list[float]:
     return [float(each) for each in corrected]
 
 
-def _hypothesis(of_a: Values, of_b: Values, name: str) -> object:
-    """A key shared by all metrics of one timing of a point on both sides; None for a value without
-    a timing."""
-    a = of_a[name]
-    b = of_b[name]
+def _hypothesis(pair: ValuePair) -> Hashable:
+    """A key shared by all metrics of one timing of a place; None for a value without a timing."""
+    a = pair.a[pair.metric]
+    b = pair.b[pair.metric]
     if a.timing is None or b.timing is None:
         return None
     timings = [round(timing, SIGNATURE_DECIMALS) for timing in (a.timing, b.timing)]
-    return (id(of_a), id(of_b), a.physics, b.physics, *timings)
+    return (pair.place, a.physics, b.physics, *timings)
 
 
 def _difference(of_a: Values, of_b: Values, name: str) -> Difference:

@@ -19,7 +19,7 @@ from hpml_plugins.analysis.sides import (
     ValuesOfSides,
     newest_run,
 )
-from hpml_plugins.analysis.verdicts import Difference, compare_values
+from hpml_plugins.analysis.verdicts import Difference, ValuePair, compare_values
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
@@ -177,7 +177,7 @@ def compare(
     names = {key: format_point(record.params) for key, record in first_old.items()}
     common = _newest_versions(old, new)
     asked: list[Compared] = []
-    pairs: list[tuple[Values, Values, str]] = []
+    pairs: list[ValuePair] = []
     for key in sorted(common, key=lambda key: (*key[:2], natural_key(names[key]))):
         sides = PointSides(old[key], new[key], common=across)
         for found in _compare_point(key, sides, known):
@@ -186,7 +186,7 @@ def compare(
                 continue
             compared, values = found
             asked.append(compared)
-            pairs.append((*values, compared.metric))
+            pairs.append(ValuePair((key, compared.regime), *values, compared.metric))
     judged = []
     for each, difference in zip(asked, compare_values(pairs), strict=True):
         judged.append(replace(each, difference=difference))

@@ -30,7 +30,7 @@ from hpml_plugins.analysis.cards import CardObservations, estimate_points
 from hpml_plugins.analysis.measured import card_of
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variance import UNKNOWN_CARDS, Estimated, Spread
-from hpml_plugins.analysis.verdicts import Difference, compare_values
+from hpml_plugins.analysis.verdicts import Difference, ValuePair, compare_values
 from hpml_plugins.model.record import MetricSamples, Record
 
 
@@ -260,7 +260,7 @@ def test_the_smallest_slow_down_found_is_the_first_that_is_called_worse(
             a_value(value, card, direction=direction, spread=spread)
             for card, value in (("A", 1.0), ("B", other * factor))
         )
-        (found,) = compare_values([({"": one}, {"": slower}, "")])
+        (found,) = compare_values([ValuePair("", {"": one}, {"": slower}, "")])
         return found
 
     smallest = math.expm1(smallest_found(verdict(0.0)))

@@ -15,6 +15,7 @@ from hpml_plugins.analysis.variance import Spread
 from hpml_plugins.analysis.verdicts import (
     NOTHING_REPEATED,
     Difference,
+    ValuePair,
     compare_values,
 )
 from hpml_plugins.model.formatting import bounded_times
@@ -35,7 +36,7 @@ def value(
 
 
 def compare(a: MeasuredValue, b: MeasuredValue) -> Difference:
-    (found,) = compare_values([({"": a}, {"": b}, "")])
+    (found,) = compare_values([ValuePair("", {"": a}, {"": b}, "")])
     return found
 
 
@@ -150,10 +151,10 @@ def test_metrics_of_one_timing_are_one_hypothesis() -> None:
                 point(1.0, "A", 0.1 + number, metrics),
                 point(slower, "B", 0.2 + number, metrics),
             )
-            pairs += [(*sides, name) for name in sides[0]]
+            pairs += [ValuePair(number, *sides, name) for name in sides[0]]
         return compare_values(pairs)
 
-    alone = compare_values([({"": value(1.0)}, {"": value(1.035, "B")}, "")])
+    alone = compare_values([ValuePair("", {"": value(1.0)}, {"": value(1.035, "B")}, "")])
     assert alone[0].verdict == "WORSE"
     for metrics in (0, 2):
         found = asked(metrics)

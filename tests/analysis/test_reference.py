@@ -30,7 +30,7 @@ from hpml_plugins.analysis.reference import (
 )
 from hpml_plugins.analysis.sides import MeasuredRun, boosted, side_values
 from hpml_plugins.analysis.variability import Variability
-from hpml_plugins.analysis.verdicts import Difference, compare_values
+from hpml_plugins.analysis.verdicts import Difference, ValuePair, compare_values
 from hpml_plugins.model.record import MetricSamples, Record
 
 HOUR = 3600.0
@@ -125,7 +125,7 @@ def compare(
     """Boost against boost."""
     known = Variability(made)
     of_a, of_b = (side_values([run_of(known, each) for each in side]) for side in (a, b))
-    (found,) = compare_values([(boosted(of_a), boosted(of_b), name)])
+    (found,) = compare_values([ValuePair("", boosted(of_a), boosted(of_b), name)])
     return found
 
 

@@ -17,6 +17,7 @@ from hpml_plugins.analysis.physics import Physics, physics_of
 from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.analysis.verdicts import (
     Difference,
+    ValuePair,
     common_direction,
     compare_values,
     different_problems,
@@ -66,7 +67,10 @@ def compare(
     known: Variability, pairs: Sequence[tuple[Record, Record, str]]
 ) -> list[Difference]:
     return compare_values(
-        [(known.values(a), known.values(b), name) for a, b, name in pairs]
+        [
+            ValuePair(number, known.values(a), known.values(b), name)
+            for number, (a, b, name) in enumerate(pairs)
+        ]
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from markupsafe import escape
 
-from hpml_plugins.analysis.verdicts import compare_values
+from hpml_plugins.analysis.verdicts import ValuePair, compare_values
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.changes import Judged
 from hpml_plugins.report.site.data_files import INDEX
@@ -50,10 +50,13 @@ def write_summary(
     once = 0
     failed = 0
     for metric in history.measured:
-        for line in (metric.judged(*place) for place in metric.benchmark.index.lines()):
+        benchmark = metric.benchmark
+        for place in benchmark.index.lines():
+            line = metric.judged(*place)
             values = [outcome.readings for outcome, value in line if value]
             if len(values) > 1:
-                pairs.append((values[-2], values[-1], metric.metric))
+                at = benchmark.name, place
+                pairs.append(ValuePair(at, values[-2], values[-1], metric.metric))
             newest += bool(line and line[-1][1])
             once += len(values) == 1
             failed += bool(line and line[-1][0].status == "failed")

@@ -30,6 +30,7 @@ from hpml_plugins.analysis.segments import BEGIN, END, Contrast
 from hpml_plugins.analysis.verdicts import (
     ERROR_RATE,
     SIGNATURE_DECIMALS,
+    ValuePair,
     compare_values,
     correct,
     why_not_judged,
@@ -358,7 +359,12 @@ def _timing(shift: Shift) -> object:
     if None in timings:
         return None
     signatures = [round(timing, SIGNATURE_DECIMALS) for timing in timings if timing]
-    return (series.metric.benchmark.name, *series.place[1:], change.last, *signatures)
+    return (*_series_of_point(series), change.last, *signatures)
+
+
+def _series_of_point(series: MeasuredSeries) -> tuple[str, str, str, str]:
+    """What all metrics of a point share: benchmark, point, machine and branch, by name."""
+    return (series.metric.benchmark.name, *series.place[1:])
 
 
 def is_own(history: History, series: MeasuredSeries, change: Change) -> bool:
@@ -395,7 +401,12 @@ def find_suspected(
         else:
             suspects.append(_beside_usual(series, recent))
     compared = compare_values(
-        [(usual, newest, shift.series.metric.metric) for shift, usual, newest in suspects]
+        [
+            ValuePair(
+                _series_of_point(shift.series), usual, newest, shift.series.metric.metric
+            )
+            for shift, usual, newest in suspects
+        ]
     )
     chances = iter(correct([each.p for each in compared if each.p is not None]))
     suspected = []

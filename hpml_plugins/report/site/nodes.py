@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hpml_plugins.analysis.measured import MeasuredValue, Values
-from hpml_plugins.analysis.verdicts import compare_values
+from hpml_plugins.analysis.verdicts import ValuePair, compare_values
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import describe_share, format_card
 from hpml_plugins.model.record import Record
@@ -176,7 +176,12 @@ def compare_nodes(history: History) -> dict[str, Comparison]:
         types.setdefault(machine.hardware.label, []).append(machine.name)
     pairs = list(_pairs(history, types.values()))
     judged = compare_values(
-        [(usual, here, metric.metric) for metric, *_, usual, here in pairs]
+        [
+            ValuePair(
+                (metric.benchmark.name, label, name, other), usual, here, metric.metric
+            )
+            for metric, label, name, other, usual, here in pairs
+        ]
     )
     made = {
         name: Comparison(len(names) - 1, Counter(), [])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.sides import BOOST, PointSides, newest_run
-from hpml_plugins.analysis.verdicts import Difference, compare_values
+from hpml_plugins.analysis.verdicts import Difference, ValuePair, compare_values
 from hpml_plugins.model import formatting
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.registry import TaskEntry
@@ -123,7 +123,7 @@ def judge_rows(rows: Sequence[TaskRow], base: int, other: int) -> dict[int, RowD
         sides = PointSides(one.runs, another.runs, common=True, means=means)
         name = row.metric.metric
         values = sides.compared(name, row.regime, (one.values, another.values))
-        pairs.append((*values, name))
+        pairs.append(ValuePair(number, *values, name))
         numbers.append(number)
         of_base, of_other = (of_side[name] for of_side in values)
         is_older = (of_base.code, of_other.code) != (one.number.code, another.number.code)

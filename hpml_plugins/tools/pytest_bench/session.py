@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hpml_plugins.analysis import Difference, Values, Variability, compare_values
+from hpml_plugins.analysis import Difference, ValuePair, Values, Variability, compare_values
 from hpml_plugins.errors import UsageError
 from hpml_plugins.git import GitRefused, ask_git
 from hpml_plugins.host import Declared
@@ -289,7 +289,7 @@ class TestBench:
 
 def _against(name: str, unit: str, old: Values, new: Values, since: str) -> _ComparedMetric:
     """Compare a metric with the stored one.  since: the commit of the stored one."""
-    (difference,) = compare_values([(old, new, name)])
+    (difference,) = compare_values([ValuePair(since, old, new, name)])
     has_verdict = new[name].direction is None or _is_judged(difference)
     verdict: str = difference.verdict
     if verdict == "BOUND" or not has_verdict:
