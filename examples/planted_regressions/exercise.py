@@ -25,10 +25,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.compare import Side, compare
+from hpml_plugins.report.known import KnownRecords
 from hpml_plugins.report.reading import History, read_history
 from hpml_plugins.report.site.changes import Shift, find_changes, find_shifts
 from hpml_plugins.report.tables import as_markdown
@@ -329,7 +329,7 @@ def _compare(
     known = [record for record in records if record.commit in commits]
     order = {commit: place for place, commit in enumerate(commits)}
     sides = [Side("commit", commit) for commit in commits[-2:]]
-    compared, _ = compare(sides[0], sides[1], known, order, Variability(known))
+    compared, _ = compare(sides[0], sides[1], KnownRecords.of(known), order)
     for each in compared:
         if each.regime:  # the settled value is judged
             continue

@@ -34,13 +34,19 @@ Origin = TypeVar("Origin")
 
 @dataclass(frozen=True, slots=True)  # there may be a million
 class MeasuredRun(Generic[Origin]):
-    """One measured Record of a point. code: equal for repetitions, see `measured.code_of`.  values:
-    of each metric."""
+    """One measured Record of a point. code: equal for repetitions, see `measured.code_of`; "" for a
+    Record without a value.  values: of each metric."""
 
     code: str
     age: Age
     values: Values
     origin: Origin
+
+    @classmethod
+    def of(cls, values: Values, age: Age, origin: Origin) -> MeasuredRun[Origin]:
+        """The run with these values, which have one code."""
+        code = next((each.code for each in values.values()), "")
+        return cls(code, age, values, origin)
 
 
 class PointSides(Generic[Origin]):

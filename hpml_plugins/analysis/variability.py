@@ -23,7 +23,6 @@ from hpml_plugins.analysis.measured import (
     MeasuredValue,
     TypeReference,
     Values,
-    code_of,
 )
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, Physics, compared_metrics
 from hpml_plugins.analysis.reference import BENCHMARK as REFERENCE
@@ -405,14 +404,6 @@ class Variability:
     def values(self, record: Record) -> Values:
         """The values of all metrics by which a Record is compared."""
         return {name: self.reading(record, name) for name in compared_metrics(record)}
-
-    def code(self, record: Record) -> str:
-        """See `measured.code_of`."""
-        return code_of(record)
-
-    def whole(self, record: Record) -> Record:
-        """The complete Record, for subclasses that keep only a part of it."""
-        return record
 
 
 def with_intervals(record: Record, readings: Values) -> Record:

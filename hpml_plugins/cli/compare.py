@@ -83,7 +83,7 @@ def compare(
     repository, order = find_order(settings, results, branch)
     named = partial(find_commit, repository)
     commits = {named(a), named(b)} - {""}
-    known = KnownRecords(
+    known = KnownRecords.read(
         results,
         warn,
         lambda each: (
@@ -93,7 +93,7 @@ def compare(
     )
     sides = [find_side(name, known.names, named) for name in (a, b)]
     records = known.records
-    found, refused = comparing.compare(sides[0], sides[1], records, order, known)
+    found, refused = comparing.compare(sides[0], sides[1], known, order)
     by_line = [side for side in sides if side.kind != "commit"]
     asked = []
     for record in records:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from textwrap import wrap
-from typing import Any, Protocol, TypeVar
 
-from hpml_plugins.analysis.measured import MeasuredValue, Values
+from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.sides import (
     BOOST,
     MeasuredRun,
@@ -25,7 +24,9 @@ from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import change, counted, format_point, natural_key
 from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.report.known import KnownRecords, Names
 from hpml_plugins.report.points import format_samples
+from hpml_plugins.report.reading import Outcome
 from hpml_plugins.report.tables import as_text
 from hpml_plugins.store import Index, of_node
 
@@ -35,26 +36,6 @@ _Key = tuple[str, str, str]
 
 #: Benchmark and point.
 _Place = tuple[str, str]
-#: A Record, or the part of one that a reader keeps with the same attribute names
-#: (`report.known`).
-Kept = TypeVar("Kept", bound=Any)
-
-
-#: The same type, where it is only an argument.
-_Asked = TypeVar("_Asked", bound=Any, contravariant=True)
-
-
-class Known(Protocol[_Asked]):
-    """What comparisons need to know of Records: `Variability`, or `report.known.KnownRecords`."""
-
-    def values(self, kept: _Asked, /) -> Values:
-        """The values of every metric by which it is compared, with their spreads."""
-
-    def code(self, kept: _Asked, /) -> str:
-        """See `measured.code_of`."""
-
-    def whole(self, kept: _Asked, /) -> Record:
-        """The complete Record."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +45,7 @@ class Side:
     kind: str
     name: str
 
-    def has(self, record: Kept) -> bool:
+    def has(self, record: Outcome) -> bool:
         """Whether a Record belongs to this side."""
         return bool(getattr(record, self.kind) == self.name)
 
@@ -119,7 +100,9 @@ class RefusedComparison:
         return f"{f'{self.benchmark} {self.metric}'.rstrip()}: not compared: {self.reason}"
 
 
-def find_side(name: str, records: Iterable[Kept], named: Callable[[str], str]) -> Side:
+def find_side(
+    name: str, records: Iterable[Outcome | Names], named: Callable[[str], str]
+) -> Side:
     """The machine, environment or commit of this name.
 
     named: resolves a name with git, like `git.find_commit`. Raises UsageError that lists the
@@ -151,11 +134,7 @@ def find_side(name: str, records: Iterable[Kept], named: Callable[[str], str]) -
 
 
 def compare(
-    a: Side,
-    b: Side,
-    records: Iterable[Kept],
-    order: Mapping[str, int],
-    known: Known[Kept],
+    a: Side, b: Side, known: KnownRecords, order: Mapping[str, int]
 ) -> tuple[list[Compared], list[RefusedComparison]]:
     """Compare each point and metric that both sides measured. Also returns, once each, what is
     refused because its definition changed.
@@ -163,14 +142,13 @@ def compare(
     A side consists of all Records of a point with one code, on all cards. Both sides are on one
     machine unless they are machines, which are compared at the newest code that both measured. The
     regime boost is compared separately. order: see `store.commit_order`; a side that is a commit
-    may be on any line.  known: these Records and all others.
+    may be on any line.
     """
-    everything = list(records)
     across = a.kind == b.kind == "machine"
     on_line_of_a = {} if a.kind == "commit" else order
     on_line_of_b = {} if b.kind == "commit" else order
-    old = _runs_by_point(filter(a.has, everything), on_line_of_a, across, known)
-    new = _runs_by_point(filter(b.has, everything), on_line_of_b, across, known)
+    old = _runs_by_point(filter(a.has, known.records), on_line_of_a, across)
+    new = _runs_by_point(filter(b.has, known.records), on_line_of_b, across)
     first_old = {key: runs[0].origin for key, runs in old.items()}
     first_new = {key: runs[0].origin for key, runs in new.items()}
     refused = set(_changed_versions(first_old, first_new))
@@ -194,7 +172,7 @@ def compare(
 
 
 def _compare_point(
-    key: _Key, sides: PointSides[Any], known: Known[Kept]
+    key: _Key, sides: PointSides[Outcome], known: KnownRecords
 ) -> Iterator[tuple[Compared, ValuesOfSides] | RefusedComparison]:
     """Each metric of a point that both sides measured, in each regime, without a verdict yet, with
     the values of both sides; or why its values cannot be compared."""
@@ -236,7 +214,7 @@ def _compare_point(
             yield compared, values
 
 
-def describe_one_sided(a: Side, b: Side, records: Iterable[Kept]) -> str:
+def describe_one_sided(a: Side, b: Side, records: Iterable[Outcome]) -> str:
     """`12 points are not compared: measured on A alone (2 failed on B)`; "" if there are none."""
     across = a.kind == b.kind == "machine"
     found: dict[tuple[str, str], set[tuple[str, str]]] = {}
@@ -284,22 +262,17 @@ def check(
 
 
 def _runs_by_point(
-    records: Iterable[Kept],
-    order: Mapping[str, int],
-    across: bool,
-    known: Known[Kept],
-) -> dict[_Key, list[MeasuredRun[Kept]]]:
+    records: Iterable[Outcome], order: Mapping[str, int], across: bool
+) -> dict[_Key, list[MeasuredRun[Outcome]]]:
     """The measured Records of each point that count, the newest first; see `store.Index`."""
-    index = Index[_Key, Kept](order)
+    index = Index[_Key, Outcome](order)
     for record in records:
         if record.status == "ok":
             machine = "" if across else record.machine
             index.add((machine, record.benchmark, record.point), record)
 
-    def run(record: Kept) -> MeasuredRun[Kept]:
-        return MeasuredRun(
-            known.code(record), index.rank(record), known.values(record), record
-        )
+    def run(record: Outcome) -> MeasuredRun[Outcome]:
+        return MeasuredRun.of(record.readings, index.rank(record), record)
 
     found = {key: of_node(index.on_line(key)) for key in index}
     return {
@@ -308,8 +281,8 @@ def _runs_by_point(
 
 
 def _newest_versions(
-    old: Mapping[_Key, Sequence[MeasuredRun[Kept]]],
-    new: Mapping[_Key, Sequence[MeasuredRun[Kept]]],
+    old: Mapping[_Key, Sequence[MeasuredRun[Outcome]]],
+    new: Mapping[_Key, Sequence[MeasuredRun[Outcome]]],
 ) -> Iterable[_Key]:
     """The points that both sides have; if a point has several versions of its benchmark, the
     version measured last."""
@@ -322,7 +295,7 @@ def _newest_versions(
 
 
 def _changed_versions(
-    old: Mapping[_Key, Kept], new: Mapping[_Key, Kept]
+    old: Mapping[_Key, Outcome], new: Mapping[_Key, Outcome]
 ) -> Iterator[RefusedComparison]:
     """Benchmarks for which the sides have points of different versions."""
     found: dict[tuple[str, str], tuple[set[str], set[str]]] = {}

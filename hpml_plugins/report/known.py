@@ -1,13 +1,12 @@
-"""All Records as `hpml compare` needs them: a part of each, and the whole Record of the few that
-are needed."""
+"""Records for comparisons: a part of each, and the whole Record of the few that are needed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hpml_plugins.analysis.measured import MeasuredValue, Values
+from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.reference import BENCHMARK as REFERENCE
 from hpml_plugins.analysis.reference import References
 from hpml_plugins.analysis.variability import Place, fill_in_spreads
@@ -29,26 +28,25 @@ class Names(NamedTuple):
 
 
 class KnownRecords:
-    """The Records of a results folder, including those of foreign benchmarks, with the spreads of
-    their values, estimated from all Records: a million take some hundred MB.
+    """What is kept of Records, with the spreads of their values, estimated from all of them: a
+    million take some hundred MB.
 
-    names: all in scope.  records: the requested ones in scope, in the order stored.
+    names: all in scope.  records: the requested ones in scope, in the order given.
     """
 
     def __init__(
         self,
-        results: Path,
-        on_damage: Callable[[str], None],
+        kept: Iterable[tuple[Outcome, Record | None]],
         is_in_scope: Callable[[Outcome], bool],
         is_asked: Callable[[Names], bool],
     ) -> None:
+        """kept: with the whole Record if it was read; it must be given for one without a file."""
         self.records: list[Outcome] = []
         self.names: dict[Names, bool] = {}
-        self._foreign: dict[int, Record] = {}
+        self._without_file: dict[int, Record] = {}
         points: dict[tuple[str, Place], list[MeasuredValue]] = {}
         references = References()
-        declared = foreign_declarations(results)
-        for outcome, _, record in read_stored(results, declared, on_damage, keeps=True):
+        for outcome, record in kept:
             if is_in_scope(outcome):
                 names = Names(outcome.machine, outcome.environment, outcome.commit)
                 if names not in self.names:
@@ -56,7 +54,7 @@ class KnownRecords:
                 if self.names[names]:
                     self.records.append(outcome)
                     if record and not outcome.file:
-                        self._foreign[id(outcome)] = record
+                        self._without_file[id(outcome)] = record
             if outcome.benchmark == REFERENCE:
                 references.add(record or stored_record(outcome))
             for name, reading in outcome.readings.items():
@@ -66,14 +64,29 @@ class KnownRecords:
             ((place, readings) for (_, place), readings in points.items()), references
         )
 
-    def values(self, known: Outcome) -> Values:
-        """The values of every metric by which it is compared, with their spreads."""
-        return known.readings
+    @classmethod
+    def read(
+        cls,
+        results: Path,
+        on_damage: Callable[[str], None],
+        is_in_scope: Callable[[Outcome], bool],
+        is_asked: Callable[[Names], bool],
+    ) -> KnownRecords:
+        """Those of a results folder, including those of foreign benchmarks."""
+        stored = read_stored(results, foreign_declarations(results), on_damage, keeps=True)
+        kept = ((outcome, record) for outcome, _, record in stored)
+        return cls(kept, is_in_scope, is_asked)
 
-    def code(self, known: Outcome) -> str:
-        """See `measured.code_of`; "" for a Record without a value."""
-        return next((each.code for each in known.readings.values()), "")
+    @classmethod
+    def of(cls, records: Sequence[Record], others: Sequence[Record] = ()) -> KnownRecords:
+        """These Records.  others: from which spreads are estimated as well."""
+        requested = [(Outcome.of(record), record) for record in records]
+        further = [(Outcome.of(record), record) for record in others]
+        in_scope = {id(outcome) for outcome, _ in requested}
+        return cls(
+            [*requested, *further], lambda each: id(each) in in_scope, lambda names: True
+        )
 
     def whole(self, known: Outcome) -> Record:
         """The complete Record."""
-        return self._foreign.get(id(known)) or stored_record(known)
+        return self._without_file.get(id(known)) or stored_record(known)

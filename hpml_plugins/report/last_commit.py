@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.model.formatting import change, counted
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.compare import CHANGED, Side, changed, compare, summarise
+from hpml_plugins.report.known import KnownRecords
 
 #: The most changed values that are listed.
 MOST_CHANGES = 3
@@ -28,10 +28,8 @@ def changes(
     if last is None:
         yield f"No earlier commit measured these points on {machine}: nothing to compare with."
         return
-    compared = [each for each in here if each.commit == last] + of_commit
-    before = Side("commit", last)
-    now = Side("commit", commit)
-    found, refused = compare(before, now, compared, order, Variability(records))
+    known = KnownRecords.of(here, [each for each in records if each.machine != machine])
+    found, refused = compare(Side("commit", last), Side("commit", commit), known, order)
     # a difference measured beside other processes says nothing about the commit: it is counted,
     # without a verdict
     judged = [

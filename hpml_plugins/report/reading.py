@@ -31,7 +31,6 @@ from hpml_plugins.analysis.reference import References
 from hpml_plugins.analysis.variability import Place, fill_in_spreads, with_intervals
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import Host
-from hpml_plugins.model.alike_code import measuring_code
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.differences import unusual_conditions
 from hpml_plugins.model.formatting import format_point_texts, unquoted
@@ -128,9 +127,9 @@ class Machine:
 class Outcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The part of a Record that is kept, under the Record's own names where it is not summarised.
 
-    point: see `Record.point`.  readings: of each metric with a finite median.  code: SHA-256 of the
-    plugin's files, empty if unknown.  host: identifies a boot of a host, "" if unknown.
-    conditions: see `unusual_conditions`.  offsets: where the line of each round begins in the file.
+    point: see `Record.point`.  readings: of each metric with a finite median.  host: identifies a
+    boot of a host, "" if unknown.  conditions: see `unusual_conditions`.  offsets: where the line
+    of each round begins in the file.
 
     The last two are not cached, but filled in by the reader. file: "" for an imported result.
     revision: the position of its commit in the history, -1 for an unpublished commit.
@@ -151,7 +150,6 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
     warnings: tuple[str, ...]
     conditions: tuple[str, ...]
     readings: dict[str, MeasuredValue]
-    code: str
     host: str
     offsets: tuple[int, ...]
     file: str = ""
@@ -182,7 +180,6 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
             warnings=tuple(record.remarks),
             conditions=tuple(unusual_conditions(record)),
             readings=found,
-            code=measuring_code(record) if record.source.get("sha256") else "",
             host=str(record.node.get("boot") or ""),
             offsets=offsets,
         )
@@ -643,7 +640,6 @@ _TEXTS_OF_OUTCOME = (
     "commit",
     "environment",
     "reason",
-    "code",
     "host",
 )
 

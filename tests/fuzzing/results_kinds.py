@@ -47,11 +47,11 @@ def _few_records() -> Sequence[bytes]:
 
 
 def _read_record(data: bytes, folder: Path) -> str:
-    from hpml_plugins.analysis.variability import Variability
     from hpml_plugins.model.figure import Table
     from hpml_plugins.model.formatting import format_point
     from hpml_plugins.model.serialization import encode
     from hpml_plugins.report.compare import Side, compare
+    from hpml_plugins.report.known import KnownRecords
     from hpml_plugins.store import current_records, read_file
     from hpml_plugins.suite.functions import to_asv
 
@@ -78,9 +78,8 @@ def _read_record(data: bytes, folder: Path) -> str:
         compare(
             Side("machine", record.machine),
             Side("commit", record.commit),
-            inner,
+            KnownRecords.of(inner),
             {},
-            Variability(inner),
         )
     return "read" if inner else "stepped over"
 

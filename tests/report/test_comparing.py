@@ -14,7 +14,6 @@ import pytest
 from records import a_record, a_value
 from support import ROOT, call_hpml, unavailable
 
-from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.analysis.verdicts import Difference
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.formatting import format_point
@@ -81,11 +80,11 @@ def compared(a: Side, b: Side, records: list[Record]) -> list[Compared]:
             ("other", 0.003),
         )
     ]
-    return compare(a, b, records, ORDER, Variability([*records, *repeated]))[0]
+    return compare(a, b, KnownRecords.of(records, repeated), ORDER)[0]
 
 
 def refused(a: Side, b: Side, records: list[Record]) -> list[RefusedComparison]:
-    return compare(a, b, records, ORDER, Variability(records))[1]
+    return compare(a, b, KnownRecords.of(records), ORDER)[1]
 
 
 RECORDS = [
@@ -132,7 +131,7 @@ def test_close_values_are_the_same_and_nobody_knows_of_what_was_never_repeated()
     assert {row.difference.verdict for row in rows} == {"SAME"}
     apart = [record("one", OLD, 1.0), record("one", NEW, 1.1)]
     rows, _ = compare(
-        Side("commit", OLD), Side("commit", NEW), apart, ORDER, Variability(apart)
+        Side("commit", OLD), Side("commit", NEW), KnownRecords.of(apart), ORDER
     )
     assert {row.difference.verdict for row in rows} == {"BOUND"}
     shown = list(as_table(rows, formatted=True).rows())
@@ -161,7 +160,7 @@ def test_what_changed_comes_first_points_in_order_of_their_numbers_and_every_wid
         for n in range(4)
     ]
     rows, _ = compare(
-        Side("commit", OLD), Side("commit", NEW), pairs, ORDER, Variability([*pairs, *runs])
+        Side("commit", OLD), Side("commit", NEW), KnownRecords.of(pairs, runs), ORDER
     )
     points = [format_point({"size": size}) for size in sizes]
     assert list(dict.fromkeys(row.point for row in rows)) == points
@@ -425,14 +424,15 @@ def test_what_is_kept_of_records_is_compared_as_the_records_are(
         return benchmark in (None, each.benchmark)
 
     records = list(filter(is_asked, stored))
+    others = [each for each in stored if not is_asked(each)]
     for _ in range(2):  # from the files, and from what was kept of them
-        known = KnownRecords(
+        known = KnownRecords.read(
             tmp_path, pytest.fail, is_asked, lambda names: any(map(names.may_be, words))
         )
         a, b = (find_side(word, known.names, lambda _: "") for word in words)
         assert (a, b) == tuple(find_side(word, records, lambda _: "") for word in words)
-        found = compare(a, b, known.records, ORDER, known)
-        assert found == compare(a, b, records, ORDER, Variability(stored))
+        found = compare(a, b, known, ORDER)
+        assert found == compare(a, b, KnownRecords.of(records, others), ORDER)
         assert describe_one_sided(a, b, known.records) == describe_one_sided(a, b, records)
 
 

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from records import a_record
 
-from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.cli.run import choose
 from hpml_plugins.model import Table
 from hpml_plugins.model.formatting import format_choice, format_point
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.charts import Axis, complete, dot_chart
 from hpml_plugins.report.compare import Side, as_lines, compare, summarise
+from hpml_plugins.report.known import KnownRecords
 from hpml_plugins.report.points import describe_points
 from hpml_plugins.report.reading import History, read_history
 from hpml_plugins.report.shares import Roof
@@ -135,7 +135,7 @@ def test_a_comparison_has_a_row_for_each() -> None:
     values = [1, "1", True, "True"]
     records = [*measured(values, machine="A"), *measured(values, machine="B")]
     sides = Side("machine", "A"), Side("machine", "B")
-    found, _ = compare(*sides, records, {COMMIT: 0}, Variability(records))
+    found, _ = compare(*sides, KnownRecords.of(records), {COMMIT: 0})
     assert len({each.point for each in found}) == 4
     assert summarise(found).startswith("4 values of 4 points")
     headings = [line for line in as_lines(found, 100) if line.startswith("  x=")]
@@ -156,7 +156,7 @@ def test_two_versions_of_a_point_are_not_compared_as_one() -> None:
         for version, seconds in (("1", 1.0), ("2", 2.0))
     ]
     sides = Side("machine", "A"), Side("machine", "B")
-    (found,), _ = compare(*sides, records, {COMMIT: 0}, Variability(records))
+    (found,), _ = compare(*sides, KnownRecords.of(records), {COMMIT: 0})
     assert found.a.value == 2.0
 
 

@@ -324,12 +324,7 @@ def _runs_of(
             if outcome.readings and outcome.revision >= 0
         ]
         runs = tuple(
-            MeasuredRun(
-                next(iter(each.readings.values())).code,
-                index.rank(each),
-                each.readings,
-                each.commit,
-            )
+            MeasuredRun.of(each.readings, index.rank(each), each.commit)
             for each in of_node(found)
         )
         known[key] = runs, {}

@@ -32,10 +32,10 @@ from branches import (
 )
 from workload_pages import asv_graphs, read_point
 
-from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.plugins.course.quotes import Quotable, Quote
 from hpml_plugins.report.compare import Side, compare
+from hpml_plugins.report.known import KnownRecords
 from hpml_plugins.report.reading import History, TrackedMetric, read_history
 from hpml_plugins.report.site.badge import write_summary
 from hpml_plugins.report.site.changes import find_changes, find_shifts
@@ -152,7 +152,7 @@ def test_two_equal_machines_compare_as_equal(made: Project) -> None:
     order, _, _ = read(made)
     records = list(read_records(made.results))
     sides = [Side("machine", name) for name in MACHINES]
-    (found,), refused = compare(*sides, records, order, Variability(records))
+    (found,), refused = compare(*sides, KnownRecords.of(records), order)
     assert not refused
     assert (found.a.value, found.b.value, found.difference.ratio) == (SLOW, SLOW, 1)
 
@@ -216,10 +216,10 @@ def test_a_machine_that_measured_other_commits_alone_has_no_answer_and_it_says_w
         )
     records = list(read_records(made.results))
     sides = [Side("machine", name) for name in (MACHINES[0], "node-c")]
-    assert compare(*sides, records, order, Variability(records)) == ([], [])
+    assert compare(*sides, KnownRecords.of(records), order) == ([], [])
     named = Side("commit", made.commits["topic 4"])
     (found,), _ = compare(
-        Side("commit", made.commits["main 7"]), named, records, order, Variability(records)
+        Side("commit", made.commits["main 7"]), named, KnownRecords.of(records), order
     )
     assert found.b.value == OTHER  # a commit that is named is meant
 
