@@ -63,7 +63,7 @@ def quotable(root: Path, results: Path) -> Quotable:
         results, host, {}, commit_order(repository, results, branches), {}, print
     )
     current = history.current()
-    drawing = draw_all(host, current, trace=trace)
+    drawing = draw_all(host, current, trace=trace, every_card=history.of_every_card)
     drawables = [each for drawn in drawing for each in drawn.drawables]
     return Quotable(history, drawables)
 

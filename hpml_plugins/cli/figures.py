@@ -161,6 +161,7 @@ def _find_drawables(
         history.current(),
         wanted=lambda plugin, figure: name in figure_names(plugin, figure.name),
         form=form,
+        every_card=history.of_every_card,
     )
     found: list[Drawable] = []
     for drawn in drawing:

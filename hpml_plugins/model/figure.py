@@ -191,8 +191,9 @@ class Figure:
     figure is left out.  chart: a Vega-Lite specification over the table's columns, which the
     browser draws (`line_chart` and similar functions create one).  caption: how to read it, in
     plain words; by default the docstring of `table`.  draw: free drawing instead of a chart, called
-    with an empty `matplotlib.figure.Figure` and the table. Raises DefinitionError for a figure that
-    has both, and for a value of another type.
+    with an empty `matplotlib.figure.Figure` and the table.  every_card: whether the Records passed
+    are the newest of every point on each card instead of on each machine. Raises DefinitionError
+    for a figure that has a chart and draws freely, and for a value of another type.
     """
 
     name: str
@@ -202,6 +203,7 @@ class Figure:
     chart: Chart | None = None
     caption: str = ""
     draw: Callable[[Any, Table], None] | None = None
+    every_card: bool = False
 
     def __post_init__(self) -> None:
         check_name("figure", self.name)

@@ -53,6 +53,8 @@ SHAPES: Final = (
     "triangle-right",
     "triangle-left",
 )
+#: Beyond as many series as colours, colours repeat with other markers.
+_MARKERS: Final = (*SHAPES, *SHAPES[1:], SHAPES[0])
 DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 1])
 #: px of a single panel.
 WIDTH = 600
@@ -245,7 +247,7 @@ class _ChartBuilder:
                 dim = {"condition": {"param": "shown", "value": 1}, "value": 0.08}
                 self.colour["opacity"] = dim
             marked = "shape" if self.shape else "series"
-            markers = {"range": list(SHAPES)}
+            markers = {"range": list(_MARKERS)}
             self.marker["shape"] = {"field": marked, **nominal, "scale": markers, **hidden}
         if self.dash:
             dashes = {"range": list(DASHES)}

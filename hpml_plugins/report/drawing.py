@@ -22,6 +22,7 @@ from hpml_plugins.model.figure import Cell, Chart, Figure, Table
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.figures import (
     Drawable,
+    EveryCard,
     collect,
     find_looks,
     naming,
@@ -44,6 +45,8 @@ MOST_DRAWN = 256 << 20
 Trace = Callable[[Drawable], Any]
 #: Whether to draw a figure: called with the plugin's name and the figure.
 Wanted = Callable[[str, Figure], bool]
+#: Gives the Records of a figure.
+FindRecords = Callable[[Figure], list[Record]]
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class _Drawing(msgspec.Struct, frozen=True):
     fault_of_picture: str = ""
     picture: bytes | None = None
     traced: Any = None
+    every_card: bool = False
 
 
 def draw_all(
@@ -94,18 +98,19 @@ def draw_all(
     wanted: Wanted = lambda plugin, figure: True,
     form: str = "svg",
     trace: Trace | None = None,
+    every_card: EveryCard | None = None,
 ) -> Iterator[DrawnPlugin]:
     """Draw the figures of each plugin of a registry from these Records, in the registry's order;
     broken plugins are skipped.
 
     records: the current ones, of any benchmarks.  form: of free drawings, "svg", "png" or "pdf".
-    trace: called with each figure in its process; the result is `Drawable.traced`. A plugin that
-    raises, or that ends, blocks or crashes its process, has an error, and the figures returned
-    before.
+    trace: called with each figure in its process; the result is `Drawable.traced`.  every_card: see
+    `records_of`. A plugin that raises, or that ends, blocks or crashes its process, has an error,
+    and the figures returned before.
     """
     for plugin in host.plugins:
         if not plugin.error:
-            yield _draw_plugin(host, plugin, records, wanted, form, trace)
+            yield _draw_plugin(host, plugin, records, wanted, form, trace, every_card)
 
 
 def figure_names(plugin: str, figure: str) -> tuple[str, str, str]:
@@ -121,10 +126,11 @@ def _draw_plugin(
     wanted: Wanted,
     form: str,
     trace: Trace | None,
+    every_card: EveryCard | None,
 ) -> DrawnPlugin:
     name = plugin.entry.name
     messages: list[bytes] = []
-    drawing = functools.partial(_draw, host, name, records, wanted, form, trace)
+    drawing = functools.partial(_draw, host, name, records, wanted, form, trace, every_card)
 
     def watch() -> str:
         drawn = sum(map(len, messages))
@@ -143,7 +149,10 @@ def _draw_plugin(
         error = None
         del messages[-1]
     try:
-        return _received(plugin, messages, records, form, error)
+        find = functools.partial(
+            records_of, benchmarks=plugin.declared, records=records, every_card=every_card
+        )
+        return _received(plugin, messages, find, form, error)
     except (msgspec.MsgspecError, ValueError, HpmlError) as strange:
         what = f"plugin {name!r} was not drawn: it returned what is not a figure: {strange}"
         return DrawnPlugin(plugin, error=error or HpmlError(what, plugin.where))
@@ -152,12 +161,12 @@ def _draw_plugin(
 def _received(
     plugin: LoadedPlugin,
     messages: Sequence[bytes],
-    records: Sequence[Record],
+    find: FindRecords,
     form: str,
     error: HpmlError | None,
 ) -> DrawnPlugin:
-    """Decode the messages. Raises ValueError, MsgspecError or HpmlError for a message that this
-    module cannot have sent."""
+    """Decode the messages. find: gives the Records of a figure. Raises ValueError, MsgspecError or
+    HpmlError for a message that this module cannot have sent."""
     if not messages:
         return DrawnPlugin(plugin, error=error)
     listed = msgspec.msgpack.decode(messages[0], type=_Listed)
@@ -172,12 +181,12 @@ def _received(
     for drawing in drawings:
         if strange := set(drawing.benchmarks) - own:
             raise ValueError(f"{min(strange)!r} is not one of its benchmarks")
-    drawables = [_drawable(plugin, each, records, form) for each in drawings]
+    drawables = [_drawable(plugin, each, find, form) for each in drawings]
     return DrawnPlugin(plugin, listed.names, drawables, error)
 
 
 def _drawable(
-    plugin: LoadedPlugin, drawing: _Drawing, records: Sequence[Record], form: str
+    plugin: LoadedPlugin, drawing: _Drawing, find: FindRecords, form: str
 ) -> Drawable:
     table = Table(drawing.columns, drawing.units)
     figure = Figure(
@@ -187,8 +196,9 @@ def _drawable(
         lambda records: table,
         drawing.chart,
         drawing.caption,
+        every_card=drawing.every_card,
     )
-    own = records_of(figure, plugin.declared, records)
+    own = find(figure)
     error = HpmlError(drawing.fault) if drawing.fault else None
     picture = drawing.picture
     picture_error = None
@@ -222,6 +232,7 @@ def _draw(
     wanted: Wanted,
     form: str,
     trace: Trace | None,
+    every_card: EveryCard | None,
     send: Send,
 ) -> None:
     """In the plugin's process: send the list of its figures, each requested one, and an empty
@@ -238,7 +249,7 @@ def _draw(
         return
     send(msgspec.msgpack.encode(_Listed([figure.name for figure in figures])))
     chosen = [figure for figure in figures if wanted(name, figure)]
-    for drawable in tabulate(plugin, chosen, records):
+    for drawable in tabulate(plugin, chosen, records, every_card):
         send(_encoded(drawable, trace, form))
     send(b"")
 
@@ -248,7 +259,12 @@ def _encoded(drawable: Drawable, trace: Trace | None, form: str) -> bytes:
     reason."""
     figure = drawable.figure
     bare = _Drawing(
-        figure.name, figure.title, figure.benchmarks, figure.caption, figure.chart
+        figure.name,
+        figure.title,
+        figure.benchmarks,
+        figure.caption,
+        figure.chart,
+        every_card=figure.every_card,
     )
     try:
         drawing = _as_data(bare, drawable, trace, form)

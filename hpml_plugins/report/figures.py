@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +18,9 @@ from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import Record, point_key
 from hpml_plugins.report.charts import COLOURS, Look, complete, look, without_cpus
 from hpml_plugins.report.default_figures import default_figures
+
+#: Gives the newest Records of some benchmarks on each card: `History.of_every_card`.
+EveryCard = Callable[[Container[str]], Sequence[Record]]
 
 #: The most points at settled clocks that a note lists.
 MOST_NAMED = 6
@@ -113,14 +116,18 @@ def collect(plugin: LoadedPlugin) -> list[Figure]:
 
 
 def tabulate(
-    plugin: LoadedPlugin, figures: Sequence[Figure], records: Sequence[Record]
+    plugin: LoadedPlugin,
+    figures: Sequence[Figure],
+    records: Sequence[Record],
+    every_card: EveryCard | None = None,
 ) -> Iterator[Drawable]:
-    """Each figure with its table.  records: the current ones, of any benchmarks.
+    """Each figure with its table.  records: the current ones, of any benchmarks.  every_card: see
+    `records_of`.
 
     Runs the plugin's code in this process; `drawing.draw_all` uses another one.
     """
     for figure in figures:
-        own = records_of(figure, plugin.benchmarks, records)
+        own = records_of(figure, plugin.benchmarks, records, every_card)
         try:
             table = figure.table(own) if own else Table({})
             note = regime_note(own)
@@ -136,10 +143,19 @@ def tabulate(
 
 
 def records_of(
-    figure: Figure, benchmarks: Iterable[Benchmark | Declared], records: Iterable[Record]
+    figure: Figure,
+    benchmarks: Iterable[Benchmark | Declared],
+    records: Iterable[Record],
+    every_card: EveryCard | None = None,
 ) -> list[Record]:
     """The Records from which a figure is made, in the order of the grids; they are stored in random
-    order."""
+    order.
+
+    records: the current ones.  every_card: gives those of a figure of every card; without it, such
+    a figure is made from the current ones too.
+    """
+    if figure.every_card and every_card:
+        records = every_card(figure.benchmarks)
     points = [
         (benchmark, params) for benchmark in benchmarks for params in benchmark.points()
     ]

@@ -393,6 +393,28 @@ class History:
         ]
         return sorted(chosen, key=lambda record: (record.machine, record.benchmark))
 
+    def of_every_card(self, benchmarks: Container[str]) -> list[Record]:
+        """The newest measured Record of each point of these benchmarks on each card (without GPUs,
+        on each host), oldest first on a machine, with the same intervals."""
+        chosen = []
+        for benchmark in self.benchmarks:
+            for place in benchmark.current if benchmark.name in benchmarks else ():
+                for outcome in _newest_of_cards(benchmark.index.on_line(place)):
+                    record = benchmark.in_order(stored_record(outcome))
+                    chosen.append(with_intervals(record, outcome.readings))
+        return sorted(chosen, key=lambda record: (record.machine, record.benchmark))
+
+
+def _newest_of_cards(outcomes: Iterable[Outcome]) -> Iterable[Outcome]:
+    """outcomes: of one point on one machine, in ascending order of rank."""
+    newest: dict[str, Outcome] = {}
+    for outcome in outcomes:
+        if outcome.file and outcome.status == "ok":
+            card = next((value.card for value in outcome.readings.values()), "")
+            newest.pop(card, None)
+            newest[card] = outcome
+    return newest.values()
+
 
 def stored_lines(outcomes: Iterable[Outcome]) -> Iterator[bytes]:
     """The stored lines of the rounds of these Records, without line breaks, in this order."""

@@ -22,6 +22,7 @@ from support import ROOT
 from hpml_plugins import HpmlError, Node, Record, Samples, load_data
 from hpml_plugins.measure import meter
 from hpml_plugins.measure.bench import Bench
+from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.tta import (
     eager,
     hpml_benchmarks,
@@ -569,8 +570,38 @@ def test_tables_say_what_was_measured(records: list[Record]) -> None:
     assert watched["epoch"] == pytest.approx(1442 / records[1].median("throughput"))  # type: ignore[operator]
 
 
-#: Of GPUs: `utilisation_cpu` has the table and chart of `utilisation`; `compiling` is drawn above.
-OF_GPUS = ("utilisation", "compiling")
+def test_cards_has_a_row_for_each_card_and_recipe() -> None:
+    def a_set(card: str, variation: float, recipe: str = "fast") -> Record:
+        params: Any = {"recipe": recipe, "data": "cifar10-jpeg", "runs": 20}
+        info = {"low": variation / 2, "high": variation * 2}
+        metrics: Any = {
+            "mean_time": 1.3,
+            "success": 0.75,
+            "epochs": 8.4,
+            "variation": MetricSamples("1", "lower", [variation], info=info),
+        }
+        facts: Any = {"params": params, "gpu": "H100", "card": card, "commit": "c" * 40}
+        return a_record("tta", metrics, machine="h100", **facts)
+
+    first, second = "GPU-11111111-0000", "GPU-22222222-0000"
+    records = [
+        a_set(first, 0.006),
+        a_set(second, 0.003),
+        a_set(first, 0.03, "modern_stem3"),
+    ]
+    rows = rows_of("cards", records)
+    assert [(row["recipe"], row["card"], row["variation_high"]) for row in rows] == [
+        ("fast", "22222222", 0.006),
+        ("fast", "11111111", 0.012),
+        ("modern_stem3", "11111111", 0.06),
+    ]
+    drawn = picture(FIGURES["cards"], records)
+    assert (len(drawn.marks["point"]), len(drawn.marks["rule mark"])) == (3, 3)
+
+
+#: Of GPUs: `utilisation_cpu` has the table and chart of `utilisation`; `compiling` and
+#: `cards` are drawn above.
+OF_GPUS = ("utilisation", "compiling", "cards")
 DRAWN = [name for name, figure in FIGURES.items() if figure.chart and name not in OF_GPUS]
 
 

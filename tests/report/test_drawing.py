@@ -8,7 +8,7 @@ import math
 import os
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 
 import pytest
@@ -166,6 +166,34 @@ def as_text(drawn: DrawnPlugin) -> list[object]:
             each.note,
         )
         for each in drawn.drawables
+    ]
+
+
+def test_a_figure_of_every_card_is_made_of_their_records(
+    tmp_path: Path, host: Callable[..., Host], toy_records: list[Record]
+) -> None:
+    registered = host()
+    of_cards = 'Figure("numbers", "The numbers", ("toy",), table, every_card=True)'
+    path = tmp_path / "toy.py"
+    path.write_text(
+        path.read_text().replace(
+            'Figure("numbers", "The numbers", ("toy",), table)', of_cards
+        )
+    )
+    further = a_record(
+        "toy", {"time": [3e-6] * 3}, params={"size": 10}, card="B", gpu="H200"
+    )
+
+    def every_card(benchmarks: Container[str]) -> list[Record]:
+        return [further, toy_records[0]] if "toy" in benchmarks else []
+
+    (drawn,) = draw_all(registered, toy_records, trace=trace, every_card=every_card)
+    over_size, numbers, _ = drawn.drawables
+    assert (len(over_size.table), len(numbers.table)) == (2, 2)
+    assert numbers.table.columns["time"] == [3e-6, 1.1e-6]
+    assert [origins_of(numbers).of(row) for row in numbers.table.rows()] == [
+        [further],
+        [toy_records[0]],
     ]
 
 

@@ -132,6 +132,30 @@ def test_the_records_that_stand_for_a_point_are_those_of_the_commands(
     assert history.current() == chosen(tmp_path)
 
 
+def test_of_every_card_its_newest_measured_record_of_a_point_is_read(
+    tmp_path: Path,
+) -> None:
+    def on(card: str, value: float | None, started: float, commit: str = NEW) -> Record:
+        node = {"gpus": [{"name": "H200", "uuid": card}]}
+        return record(
+            10, value, commit, started, node=node, reason="" if value else "no memory"
+        )
+
+    records = [
+        on("A", 1.0, 1.0, OLD),
+        on("B", 2.0, 2.0, OLD),
+        on("A", 3.0, 3.0),
+        on("C", 4.0, 4.0),
+        on("C", None, 5.0),  # later, and hides nothing
+    ]
+    for each in records:
+        append_record(record_file(tmp_path, each.machine, each.commit), each)
+    found = read_history(tmp_path, None, DECLARED, REVISIONS, {OLD: 1.0, NEW: 2.0}, print)
+    assert [each.median("time") for each in found.current()] == [4.0]
+    assert [each.median("time") for each in found.of_every_card({"toy"})] == [2.0, 3.0, 4.0]
+    assert found.of_every_card({"other"}) == []
+
+
 def test_pages_and_commands_give_the_same_interval_whatever_the_order_of_the_commits(
     tmp_path: Path,
 ) -> None:

@@ -150,6 +150,29 @@ def variation(records: Sequence[Record]) -> Table:
     return Table.of([*ours.rows(), *published], dict.fromkeys(VARIATIONS, "1"))
 
 
+def cards(records: Sequence[Record]) -> Table:
+    """One row per card: the newest set of each recipe on it. Dots: coefficient of variation;
+    whiskers: 95 % interval. card: the first eight digits of the GPU's UUID. epochs: the median, up
+    to the target; commit: of the code that trained.
+    """
+
+    def measured(record: Record) -> Row:
+        uuid = str(record.gpus[0].get("uuid") or "") if record.gpus else ""
+        return {
+            **_set(record),
+            "card": uuid.removeprefix("GPU-")[:8] or "unknown",
+            **_variation(record),
+            "commit": record.commit[:8],
+        }
+
+    several = [record for record in records if "low" in record.metrics["variation"].info]
+    units = dict.fromkeys(VARIATIONS, "1")
+    metrics = ("mean_time", "success", "epochs")
+    table = Table.of_records(several, *metrics, more=measured, units=units)
+    known = (*SET, "runs", "mean_time", "success", "epochs", *VARIATIONS, "commit")
+    return table.select(*known).sorted("data", "recipe", "machine", "runs", "variation")
+
+
 def _variation(record: Record) -> Row:
     found = record.metrics["variation"]
     low, high = (found.info.get(name) for name in ("low", "high"))
@@ -313,6 +336,13 @@ VARIATION = dot_chart(
     low="variation_low",
     high="variation_high",
 )
+CARDS = dot_chart(
+    ("recipe", "{runs} runs", "machine", "card {card}"),
+    Axis("variation", "coefficient of variation", "%", log=True),
+    "machine",
+    low="variation_low",
+    high="variation_high",
+)
 CURVES = line_chart(
     Axis("time", "time", "s"),
     Axis("accuracy", "accuracy", "%"),
@@ -352,6 +382,14 @@ FIGURES = (
     Figure("time", "Time to accuracy", SETS, time, TIME),
     Figure(
         "variation", "Coefficient of variation of the time to accuracy", SETS, variation, VARIATION
+    ),
+    Figure(
+        "cards",
+        "Variation of the time to accuracy on each card",
+        ("tta",),
+        cards,
+        CARDS,
+        every_card=True,
     ),
     Figure(
         "compiling",

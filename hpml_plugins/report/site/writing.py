@@ -115,7 +115,11 @@ def _write(
     current = history.current()
     tracing = next((page for page in further if page.row_links), None)
     trace, row_links = (tracing.trace, tracing.row_links) if tracing else (None, None)
-    drawing = draw_all(host, current, trace=trace) if host else ()
+    drawing = (
+        draw_all(host, current, trace=trace, every_card=history.of_every_card)
+        if host
+        else ()
+    )
     drawn = [each for each in drawing if each.plugin.declared]
     pages, faults = write_plugin_pages(drawn, current, html_dir, project, row_links)
     rows, wrong = find_rows(host.registry.tasks if host else {}, history, matrix)
