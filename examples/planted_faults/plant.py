@@ -184,7 +184,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def row(found: Acceptance) -> str:
     """The verdicts of a run, in one line."""
     said = [
-        f"{card.verdict} {card.explained_by}: {card.why}" if card.why else card.verdict
+        ": ".join(filter(None, [card.verdict, card.explained_by, card.why]))
         for card in found.cards
     ]
     host = [f"{part.component} fails" for part in found.node if part.verdict == "fail"]

@@ -122,7 +122,7 @@ def test_each_fault_has_its_turn_on_every_gpu_and_no_neighbour_is_left(
     table = capsys.readouterr().out.splitlines()
     assert len(table) == 9
     assert table[1].startswith("bit-aaaaaaaa-1 ")
-    assert table[1].endswith(" fail memory: memory: 1.05 times")
+    assert table[1].endswith(" fail: memory: memory: 1.05 times")
 
 
 def test_a_folder_is_continued_with_what_it_has_least_of(

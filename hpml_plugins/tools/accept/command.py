@@ -6,7 +6,7 @@ import datetime
 import importlib.util
 import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -249,8 +249,9 @@ def judge(
         for card, records in measured.cards.items()
     ]
     cards = [_with_problem(each, measured.problems.get(each.card)) for each in cards]
-    parts = _judge_between(measured, bands, hardware)
-    verdict, why = judge_node(cards, parts)
+    unmeasured = _unmeasured_between(measured)
+    parts = _judge_node_parts(measured, bands, hardware, unmeasured)
+    verdict, why = judge_node(cards, parts, unmeasured)
     return Acceptance(
         version=__version__,
         started=started,
@@ -298,22 +299,41 @@ def _judge_bits(
     return found
 
 
-def _judge_between(
-    measured: Measured, bands: Bands, hardware: Mapping[str, str]
+def _judge_node_parts(
+    measured: Measured, bands: Bands, hardware: Mapping[str, str], unmeasured: Sequence[str]
 ) -> list[ComponentVerdict]:
-    """Judge the CPUs and the links between cards."""
+    """Judge the CPUs and the links between cards.  unmeasured: see `_unmeasured_between`."""
     parts = []
     if measured.node.gpus:
         values = []
         for card, records in measured.cards.items():
             values += judge_values(records, bands, card, hardware[card])[0]
         parts.append(judge_component("host", values))
-    if measured.between:
+    if measured.between or unmeasured:
         together = " + ".join(sorted(hardware.values()))
         card = ",".join(sorted(measured.cards))
         values, _ = judge_values(measured.between, bands, card, together)
-        parts.append(judge_component("link", values))
+        link = judge_component("link", values)
+        if unmeasured and link.verdict != "fail":
+            why = "; ".join(unmeasured)
+            link = msgspec.structs.replace(link, verdict="cannot say", why=why)
+        if wrong := [each for each in measured.between if each.failure in WRONG]:
+            why = f"{wrong[0].benchmark}: {wrong[0].reason}"
+            link = msgspec.structs.replace(link, verdict="fail", why=why)
+        parts.append(link)
     return parts
+
+
+def _unmeasured_between(measured: Measured) -> list[str]:
+    """What was not measured between the cards, and why; a wrong result was measured."""
+    reasons = [
+        f"{each.benchmark} {each.status}: {each.reason}"
+        for each in measured.between
+        if each.status not in ("ok", "skipped") and each.failure not in WRONG
+    ]
+    if "" in measured.problems:
+        reasons.append(measured.problems[""])
+    return reasons
 
 
 def as_lines(found: Acceptance) -> list[str]:

@@ -117,13 +117,14 @@ class ValueVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComponentVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A component.  times: of its worst value."""
+    """A component.  times: of its worst value.  advice: what to try if it fails."""
 
     component: Component
     verdict: Verdict
     times: float | None = None
     percentile: float | None = None
     why: str = ""
+    advice: str = ""
 
 
 class CardVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -344,6 +345,7 @@ def judge_component(
         times=worst.times,
         percentile=_median_percentile(own),
         why=describe(worst) if verdict != "pass" else "",
+        advice=ADVICE[component] if verdict == "fail" else "",
     )
 
 
@@ -378,7 +380,7 @@ def judge_card(
     others = any(each.conditions.get("other_processes") for each in records)
     advice = [BITS_ADVICE] if bits[0] == "fail" else [AGAIN] if others else []
     if not others:
-        advice += [ADVICE[each.component] for each in failing]
+        advice += [each.advice for each in failing]
     explained = ""
     verdict: Verdict = "fail"
     if bits[0] == "fail":
@@ -462,14 +464,20 @@ def judge_bits(
 
 
 def judge_node(
-    cards: Sequence[CardVerdict], parts: Sequence[ComponentVerdict]
+    cards: Sequence[CardVerdict],
+    parts: Sequence[ComponentVerdict],
+    unmeasured: Sequence[str] = (),
 ) -> tuple[Verdict, str]:
-    """The worst verdict on the node: of its cards, links and CPUs."""
+    """The worst verdict on the node: of its cards, links and CPUs.
+
+    unmeasured: why something between the cards was not measured.
+    """
     failing = [f"{each.card}: {each.why}" for each in cards if each.verdict == "fail"]
     failing += [each.why for each in parts if each.verdict == "fail"]
     if failing:
         return "fail", "; ".join(failing)
     unsaid = [f"{each.card}: {each.why}" for each in cards if each.verdict != "pass"]
+    unsaid += [f"link: {each}" for each in unmeasured]
     if unsaid or not cards:
         return "cannot say", "; ".join(unsaid) or "nothing was measured"
     return "pass", ""

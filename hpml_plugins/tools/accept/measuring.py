@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpml_plugins.measure import import_before_fork
-from hpml_plugins.model import Node, Record
+from hpml_plugins.model import Node, Record, counted
 from hpml_plugins.node import detect_node, machine_name, unmet
 from hpml_plugins.run import Follower, Pass, TimeLimit, measure_rounds
 from hpml_plugins.store import append_record, read_file
@@ -37,7 +37,8 @@ ALWAYS = ("reference", BITS)
 @dataclass
 class Measured:
     """The measurements of a node.  cards: UUID → Records; for a node without GPUs one card, named
-    by the machine.  node: the Records of several GPUs.  problems: of processes that did not end."""
+    by the machine.  between: the Records of several GPUs.  problems: card → why not all of its
+    points were measured; "" for those between cards."""
 
     node: Node
     cards: dict[str, list[Record]] = field(default_factory=dict)
@@ -64,11 +65,13 @@ def _replaced(records: Sequence[Record], again: Sequence[Record]) -> list[Record
 def chosen_keys(bands: Bands, hardware: str, only: str = "") -> list[str]:
     """The points of one card: those in the type's population; all for an unknown type.
 
-    only: the component, or "bits", of the points.
+    only: the component, or "bits", of the points; of an unknown type those that show the component
+    on any other.
     """
+    own = list(bands.of_hardware(hardware))
     known = {
         band.point
-        for population in bands.of_hardware(hardware)
+        for population in (own if own or not only else bands.populations)
         for band in population.bands
         if only in ("", band.component)
     }
@@ -141,6 +144,7 @@ def _measure_between(found: Measured, cards: Sequence[str]) -> None:
     links = Measured(found.node)
     _measure(links, {"": ",".join(cards)}, {"": of_node})
     found.between = links.cards[""]
+    found.problems |= links.problems
 
 
 def _measure(
@@ -158,7 +162,12 @@ def _measure(
                 process.kill()
                 process.wait()
         for card, file in files.items():
-            found.cards.setdefault(card, []).extend(read_file(file))
+            records = list(read_file(file))
+            found.cards.setdefault(card, []).extend(records)
+            if missing := set(keys[card]) - {each.point for each in records}:
+                of_all = f"{len(missing)} of {counted(len(keys[card]), 'point')}"
+                problem = f"{of_all} could not be measured within {LIMIT:.0f} s"
+                found.problems.setdefault(card, problem)
 
 
 def _start(file: Path, device: str | None, keys: Sequence[str]) -> subprocess.Popen[str]:

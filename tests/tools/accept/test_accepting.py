@@ -34,9 +34,14 @@ from hpml_plugins.tools.accept.bands import (
     card_digest,
     read_bands,
 )
-from hpml_plugins.tools.accept.command import as_page, judge
+from hpml_plugins.tools.accept.command import as_lines, as_page, judge
 from hpml_plugins.tools.accept.export import make_bands
-from hpml_plugins.tools.accept.judging import Acceptance, judge_bits, judge_card
+from hpml_plugins.tools.accept.judging import (
+    Acceptance,
+    ComponentVerdict,
+    judge_bits,
+    judge_card,
+)
 from hpml_plugins.tools.accept.measuring import Measured
 from hpml_plugins.tools.accept.points import accept_points, digests_of
 
@@ -329,6 +334,7 @@ def test_a_bit_flipped_on_one_device_is_detected(
     monkeypatch: pytest.MonkeyPatch, node: Node
 ) -> None:
     monkeypatch.setenv(FLIP_VARIABLE, "1")
+    monkeypatch.setattr(measuring, "LIMIT", 900.0)  # with other tests on these CPUs
     key = next(
         key for key, (each, _) in accept_points().items() if each.benchmark == "bits"
     )
@@ -439,6 +445,70 @@ def test_a_wrong_result_of_any_point_fails_the_card_that_computed_it(bands: Band
         assert "machine_memory" in found.why
 
 
+def test_points_without_time_are_counted_and_the_card_does_not_pass(
+    bands: Bands, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "LIMIT", -1.0)
+    monkeypatch.setattr(measuring, "GRACE", 600.0)
+    found = Measured(node)
+    key = next(
+        key for key, (each, _) in accept_points().items() if each.benchmark == "bits"
+    )
+    measuring._measure(found, {"GPU-0": None}, {"GPU-0": [key]})
+    said = "1 of 1 point could not be measured within -1 s"
+    assert found.problems == {"GPU-0": said}
+    measured = two_cards()
+    measured.problems |= found.problems
+    judged = judge(measured, bands, 0.0)
+    assert [each.verdict for each in judged.cards] == ["cannot say", "pass"]
+    assert said in judged.why
+
+
+def test_a_link_that_was_not_measured_or_computes_wrong_is_not_passed_over(
+    bands: Bands,
+) -> None:
+    sound = two_cards()
+    assert judge(sound, bands, 0.0).verdict == "pass"
+
+    hanging = Measured(sound.node, sound.cards, problems={"": "it did not end within 90 s"})
+    found = judge(hanging, bands, 0.0)
+    assert (found.verdict, found.why) == ("cannot say", "link: it did not end within 90 s")
+    assert "node: link          cannot say: it did not end" in "\n".join(as_lines(found))
+
+    def all_reduce(failure: Failure) -> Measured:
+        failed = a_record(
+            "allreduce_nccl", status="failed", reason="other sums", failure=failure
+        )
+        return Measured(sound.node, sound.cards, [failed])
+
+    found = judge(all_reduce(Failure.ERROR), bands, 0.0)
+    assert (found.verdict, found.why) == (
+        "cannot say",
+        "link: allreduce_nccl failed: other sums",
+    )
+    found = judge(all_reduce(Failure.CHECK), bands, 0.0)
+    assert (found.verdict, found.why) == ("fail", "allreduce_nccl: other sums")
+
+
+def test_a_failing_host_is_explained_in_text_and_page(bands: Bands) -> None:
+    fails = ComponentVerdict(
+        component="host", verdict="fail", why="launch is 3 times that", advice="end them"
+    )
+    found = msgspec.structs.replace(judge(two_cards(), bands, 0.0), node=(fails,))
+    for shown in ("\n".join(as_lines(found)), as_page(found)):
+        assert "launch is 3 times that" in shown
+        assert "end them" in shown
+
+
+def test_one_component_of_an_unknown_type_has_the_points_of_other_types(
+    bands: Bands,
+) -> None:
+    keys = measuring.chosen_keys(bands, "A100", "memory")
+    assert keys == measuring.chosen_keys(bands, H100, "memory")
+    assert [accept_points()[key][0].benchmark for key in keys] == ["reference"]
+    assert len(measuring.chosen_keys(bands, "A100")) > 10
+
+
 def test_json_follows_its_schema_and_the_schema_is_the_one_in_docs(run: object) -> None:
     assert callable(run)
     _, text = run(two_cards(slow=True), "--json")
@@ -458,5 +528,5 @@ def test_the_page_loads_nothing_and_escapes_foreign_text(bands: Bands) -> None:
     assert "<b>CPU" not in page
     for loaded in ("http:", "https:", "src=", "<script", "<link"):
         assert loaded not in page
-    assert "Is this node as good as its kind? fail" in page
+    assert 'Is this node as good as its kind? <span class="fail">fail' in page
     assert "remapped rows" in page
