@@ -426,9 +426,9 @@ def test_only_points_of_failed_values_are_measured_again(bands: Bands, node: Nod
     found = judge(slow, bands, 0.0)
     declared = {each.benchmark: each for each, _ in accept_points().values()}
     assert accept_command.keys_of(found) == {"GPU-1": [declared["reference"].key({})]}
-    bits_key = declared["bits"].key({})
-    again = measuring.measure_again(Measured(node), {"card": [bits_key]}, between=False)
-    assert [each.benchmark for each in again.cards["card"]] == ["bits"]
+    key = declared["machine_launch"].key({})  # skipped at once without a GPU
+    again = measuring.measure_again(Measured(node), {"card": [key]}, between=False)
+    assert [each.benchmark for each in again.cards["card"]] == ["machine_launch"]
     merged = slow.with_again(Measured(slow.node, {"GPU-0": [bits("GPU-0")]}))
     points = [each.benchmark for each in merged.cards["GPU-0"]]
     assert sorted(points) == ["bits", "reference"]
