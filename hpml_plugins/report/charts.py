@@ -617,10 +617,9 @@ def complete(
         made["columns"] = min(panels, meta["across"])
         inner |= _panel_size(panels, meta["across"])
     legends = meta.get("legends", {})
-    labels = {
-        channel: meta["parts"] if columns == ["part"] else _labels(drawn, columns)
-        for channel, columns in legends.items()
-    }
+    if parts := meta.get("parts"):  # as the chart's own transform folds them
+        drawn = [{**row, "part": part} for row in drawn for part in parts]
+    labels = {channel: _labels(drawn, columns) for channel, columns in legends.items()}
     colours, shapes = _series_looks(drawn, meta.get("series", ()), looks)
     ranges = {"color": colours}
     # Colours and markers share a legend only if both identify all series.

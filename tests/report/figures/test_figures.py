@@ -186,6 +186,27 @@ def test_rows_that_lack_a_number_have_no_entry_in_the_legend() -> None:
     assert domains == [["a"], ["a"]]
 
 
+def test_a_series_may_be_made_of_parts_and_other_columns() -> None:
+    chart = line_chart(
+        Axis("size", "size"),
+        Axis("value", "time", "s"),
+        ("machine", "part"),
+        parts=("first_half", "second_half"),
+    )
+    rows = {
+        "machine": ["a", "b"],
+        "size": [1, 1],
+        "first_half": [1.0, 2.0],
+        "second_half": [3.0, 4.0],
+    }
+    made = complete(chart, Table(rows), looks={"a": look("NVIDIA L4")})
+    (domain,) = {
+        tuple(layer["encoding"]["color"]["scale"]["domain"]) for layer in made["layer"]
+    }
+    # as the transform of the chart itself names them: others would be drawn in no colour
+    assert domain == ("a, first half", "a, second half", "b, first half", "b, second half")
+
+
 def test_known_gpu_types_and_counts_are_told_apart_with_and_without_colour() -> None:
     found = [look(re.sub(r"\(\w+ \)\?", "", each.patterns[0])) for each in gpu_types()]
     assert len(set(found)) == len(found)
