@@ -496,12 +496,15 @@ def bar_chart(
     x: Axis,
     series: Columns = (),
     marks: Mapping[str, str] = {},
+    *,
+    stacked: bool = False,
     **options: Any,
 ) -> Chart:
     """A horizontal bar for each value of `row`; with `parts` their numbers are stacked.
 
-    marks: column → title of numbers drawn as marks on the bars.  options: see `_ChartBuilder`;
-    label is here a Vega expression, or the axis' column, for the text at the end of a bar.
+    stacked: so are the table's rows of a bar, in their order.  marks: column → title of numbers
+    drawn as marks on the bars.  options: see `_ChartBuilder`; label is here a Vega expression, or
+    the axis' column, for the text at the end of a bar.
     """
     x = replace(x, zero=True)
     made = _ChartBuilder([x], row, series, marks=marks, **{"across": 1, **options})
@@ -509,8 +512,8 @@ def bar_chart(
     low = made.low
     high = made.high
     label = made.label
-    place = {"y": _rows(), "x": x.channel(stack="zero" if parts else None)}
-    order = {"order": {"field": "part order"}} if parts else {}
+    place = {"y": _rows(), "x": x.channel(stack="zero" if parts or stacked else None)}
+    order = {"order": {"field": "part order"}} if parts or stacked else {}
     made.add(
         {"type": "bar", "height": {"band": 0.72}, **made.plain},
         {**place, **made.colour, **order, **made.tooltip},
@@ -549,8 +552,9 @@ def bar_chart(
             {**place, "text": {"field": "label"}, **end},
             text,
         )
+    numbered = [{"window": [{"op": "row_number", "as": "part order"}]}] if stacked else []
     return made.chart(
-        [], {**made.layered(()), "height": {"step": ROW + 2}, "width": WIDTH - 120}
+        numbered, {**made.layered(()), "height": {"step": ROW + 2}, "width": WIDTH - 120}
     )
 
 

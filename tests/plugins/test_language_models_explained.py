@@ -10,9 +10,17 @@ import pytest
 import torch
 from support import in_a_child
 
-from hpml_plugins import Node, Samples
+from hpml_plugins import Bench, HpmlError, Node, Samples
 from hpml_plugins.measure import SamplingPlan
-from hpml_plugins.plugins.language_models import explanation, gpt, inference, llama, parts
+from hpml_plugins.plugins.language_models import (
+    communication,
+    explanation,
+    gpt,
+    inference,
+    launches,
+    llama,
+    parts,
+)
 from hpml_plugins.plugins.language_models.shapes import GPT, LLAMA
 from hpml_plugins.testing import Context, measure_point
 
@@ -97,3 +105,59 @@ def test_rungs_of_big_models_need_a_card_that_holds_them(
     assert explanation.fits_rung(gpu_node, {"rung": "decode_64"}) == ""
     assert explanation.fits_rung(node, {"rung": "decode_64"}).startswith("needs 39 GB")
     assert explanation.fits_rung(node, {"rung": "training_64"}) == ""
+
+
+@pytest.mark.parametrize(
+    "rung", ["decode_tiny", pytest.param("training_tiny", marks=pytest.mark.slow)]
+)
+def test_launches_are_counted_by_part(rung: str, node: Node) -> None:
+    context = Context(node, plan=SHORT)
+    record = measure_point(launches.LAUNCHES_CPU, {"rung": rung}, context)
+    assert (record.status, record.reason) == ("ok", "")
+    columns: dict[str, Any] = dict(record.series["launches"].columns)
+    assert columns["part"] == (NAMES if rung != "training_tiny" else [*NAMES, "optimiser"])
+    median = {name: each.median for name, each in record.metrics.items()}
+    assert sum(columns["launches"]) == median["of_parts"]
+    assert median["gaps"] == pytest.approx(median["of_parts"] * median["gap"])
+    # nothing is compiled on a CPU, so there is no fusion across the parts of a decode step
+    if rung == "decode_tiny":
+        assert median["launches"] == median["of_parts"]
+
+
+def test_launches_by_hand(node: Node) -> None:
+    bench = Bench(node, {}, plan=SHORT)
+    x = torch.zeros(4)
+    assert launches.count_launches(bench, lambda: x.add_(1)) == 1
+    assert launches.count_launches(bench, lambda: [x.add_(1), x.mul_(2), x.sum()]) == 3
+    with pytest.raises(HpmlError, match="sees no kernels"):
+        launches.count_launches(bench, lambda: None)
+
+
+def test_the_bytes_of_a_steps_collectives_by_hand() -> None:
+    shape = GPT["gpt2-124m"]
+    # 4 · 768² + 2 · 768 · 3072 + 2 · 768; (50304 + 1024) · 768 + 768
+    assert communication.unit_sizes(shape) == (7_079_424, 39_420_672)
+    sizes = communication.bucket_sizes(124_373_760)
+    assert sum(sizes) == 124_373_760
+    assert {*sizes[:-1]} == {25 * 1024 * 1024 // 4} and len(sizes) == 19
+
+
+@pytest.mark.parametrize("way", ["ddp", "fsdp"])
+def test_the_collectives_of_training_are_measured_on_the_cpu(way: str, node: Node) -> None:
+    point = {"model": "tiny", "way": way, "ranks": 2}
+    context = Context(node, plan=SHORT)
+    record = measure_point(communication.COMMUNICATION_CPU, point, context)
+    assert (record.status, record.reason) == ("ok", "")
+    assert "a reduced gradient is wrong" in record.checks
+    layer, rest = communication.unit_sizes(GPT["tiny"])
+    # of two ranks each sends half of what is gathered or scattered; all numbers have 4 bytes here
+    gathered = 2 * (2 * layer) + rest
+    sent = 2 * layer + rest if way == "ddp" else (gathered + 2 * layer + rest) / 2
+    assert record.metrics["sent"].median == 4 * sent
+
+
+def test_an_unknown_way_names_the_known_ones(node: Node) -> None:
+    with pytest.raises(HpmlError, match="no way 'zero'; use one of ddp, fsdp"):
+        communication.measure(
+            Bench(node, {}, plan=SHORT), model="tiny", way="zero", ranks=2
+        )

@@ -39,7 +39,10 @@ def record(
 def explained(rung: str, time: float, times: dict[str, float], card: str = "A") -> Record:
     total = sum(times.values())
     values = {"time": time, "predicted": total, "low": 0.9 * total, "high": 1.1 * total}
-    parts = Series({"part": list(times), "time": list(times.values())}, {"time": "s"})
+    ends = {"low": [0.9 * each for each in times.values()]}
+    ends["high"] = [1.1 * each for each in times.values()]
+    columns = {"part": list(times), "time": list(times.values()), **ends}
+    parts = Series(columns, dict.fromkeys(("time", "low", "high"), "s"))
     return record("lm_explained", values, {"parts": parts}, card, rung=rung)
 
 
@@ -49,14 +52,46 @@ RUNGS = [
 ]
 
 
+def launched(rung: str, launches: dict[str, float], gap: float) -> Record:
+    counts = Series({"part": list(launches), "launches": list(launches.values())})
+    return record("lm_launches", {"gap": gap}, {"launches": counts}, rung=rung)
+
+
 def test_the_parts_are_shares_of_their_sum() -> None:
     rows = list(FIGURES["parts"].table(RUNGS).rows())
-    assert [row["attention"] for row in rows] == pytest.approx([0.25, 0.8])
-    assert [row["head"] for row in rows] == pytest.approx([0.75, 0.2])
-    assert rows[0]["optimiser"] is None
+    shares = [[row["part"], row["share"]] for row in rows]
+    assert shares[:2] == [["attention", pytest.approx(0.25)], ["head", pytest.approx(0.75)]]
+    assert shares[3:5] == [["attention", pytest.approx(0.8)], ["head", pytest.approx(0.2)]]
+    # not measured: still within the parts
+    assert shares[2] == shares[5] == ["launch_gaps", None]
     bars = picture(FIGURES["parts"], RUNGS).marks["bar"]
-    assert len(bars) == 4
     assert any("decode_1" in bar and "75" in bar for bar in bars)
+
+
+def test_launch_gaps_are_a_part_of_their_own_and_leave_the_sum_as_it_is() -> None:
+    # 1 ms and 3 ms, of which 100 and 200 launches take 2 µs each
+    gaps = launched("decode_1", {"attention": 100.0, "head": 200.0}, 2e-6)
+    attention, head, between = FIGURES["parts"].table([RUNGS[0], gaps]).rows()
+    assert attention["time"] == pytest.approx(0.8e-3)
+    assert head["time"] == pytest.approx(2.6e-3)
+    assert (between["part"], between["time"]) == ("launch_gaps", pytest.approx(0.6e-3))
+    assert [row["launches"] for row in (attention, head, between)] == [100, 200, 300]
+    assert sum(row["share"] for row in (attention, head, between)) == pytest.approx(1)
+    assert between["low"] <= between["time"] <= between["high"]
+    # those of another rung are not taken
+    (*_, unknown) = FIGURES["parts"].table([RUNGS[1], gaps]).rows()
+    assert unknown["time"] is None
+
+
+def test_the_bars_of_the_parts_are_stacked_in_their_order() -> None:
+    chart = FIGURES["parts"].chart
+    assert chart is not None
+    (bar,) = [layer for layer in chart["layer"] if layer["mark"]["type"] == "bar"]
+    assert bar["encoding"]["x"]["stack"] == "zero"
+    assert bar["encoding"]["order"] == {"field": "part order"}
+    assert any("window" in each for each in chart["transform"])
+    colours = bar["encoding"]["color"]["scale"]["range"]
+    assert len(set(colours)) == len(colours) == 9
 
 
 def test_a_prediction_is_corrected_by_the_other_rungs_alone() -> None:
@@ -73,14 +108,34 @@ def test_a_prediction_is_corrected_by_the_other_rungs_alone() -> None:
     assert len(picture(FIGURES["predictions"], RUNGS).marks) > 0
 
 
+def test_a_prediction_is_corrected_by_its_own_kind_where_there_is_one() -> None:
+    training = [
+        explained("training_16", 0.09, {"head": 0.1}),
+        explained("training_64", 0.46, {"head": 0.5}),
+    ]
+    rows = {
+        row["rung"]: row for row in FIGURES["predictions"].table([*RUNGS, *training]).rows()
+    }
+    assert rows["training_64"]["left_out"] == pytest.approx(0.45)
+    assert rows["training_64"]["left_out_error"] == pytest.approx(0.45 / 0.46 - 1)
+    assert (rows["training_64"]["allowed"], rows["training_64"]["within"]) == (0.10, "yes")
+    # decode_1 has no other of its kind: 4 ms of 8 ms, corrected by the three others
+    assert rows["decode_1"]["left_out"] == pytest.approx(
+        0.004 * (1.0 * 0.9 * 0.92) ** (1 / 3)
+    )
+    assert (rows["decode_1"]["allowed"], rows["decode_1"]["within"]) == (0.15, "no")
+
+
 def test_a_prediction_is_not_corrected_by_another_card() -> None:
     elsewhere = explained("training_64", 0.3, {"attention": 0.1}, card="B")
     same = explained("decode_64", 0.012, {"attention": 0.010}, card="B")
     rows = list(FIGURES["predictions"].table([*RUNGS, elsewhere, same]).rows())
     # the rungs of card A correct each other as if B had measured nothing, and the other way round
     assert [row["left_out"] for row in rows] == pytest.approx([0.004, 0.2, 0.12, 0.03])
+    assert rows[0]["within"] == "no"
     (*_, alone) = FIGURES["predictions"].table([*RUNGS, elsewhere]).rows()
     assert (alone["left_out"], alone["left_out_error"]) == (None, None)
+    assert alone["within"] is None
 
 
 def test_a_shared_step_is_a_part_of_one_alone_and_the_additions() -> None:
@@ -89,7 +144,24 @@ def test_a_shared_step_is_a_part_of_one_alone_and_the_additions() -> None:
     (row,) = FIGURES["sharing"].table(shared).rows()
     assert row["predicted"] == pytest.approx(0.004)
     assert row["error"] == pytest.approx(-0.2)
+    assert (row["allowed"], row["within"]) == (0.15, "no")
     assert len(picture(FIGURES["sharing"], shared).marks["point"]) == 4
+
+
+def test_a_shared_training_step_is_one_alone_and_the_collectives() -> None:
+    steps = [
+        record("lm_training_ranks", {"single": 0.050, "time": 0.052}, way=way)
+        for way in ("ddp", "fsdp")
+    ]
+    alone = record("lm_communication", {"time": 0.004}, way="ddp")
+    ddp, fsdp = FIGURES["training_sharing"].table([*steps, alone]).rows()
+    assert ddp["predicted"] == pytest.approx(0.054)
+    assert ddp["error"] == pytest.approx(0.054 / 0.052 - 1)
+    assert (ddp["allowed"], ddp["within"]) == (0.10, "yes")
+    assert ddp["low"] <= ddp["single"] <= ddp["predicted"] <= ddp["high"]
+    # its collectives were not measured
+    assert (fsdp["communication"], fsdp["predicted"], fsdp["within"]) == (None, None, None)
+    assert len(picture(FIGURES["training_sharing"], [*steps, alone]).marks["point"]) == 6
 
 
 def test_latencies_are_drawn_over_the_rate_of_requests() -> None:
@@ -100,7 +172,59 @@ def test_latencies_are_drawn_over_the_rate_of_requests() -> None:
     rows = list(FIGURES["latencies"].table(served).rows())
     assert [row["arrival"] for row in rows] == [4.0, 12.0]
     assert [row["first_token"] for row in rows] == [0.04, 0.12]
-    assert len(picture(FIGURES["latencies"], served).marks) > 0
+    assert {(row["engine"], row["format"]) for row in rows} == {("ours", "bfloat16")}
+    marks = picture(FIGURES["latencies"], served).marks
+    assert len(marks["point"]) == 8 and len(marks["line mark"]) == 4
+
+
+def test_other_engines_stand_beside_ours() -> None:
+    served = [
+        record("lm_serving", {}, arrival=4.0),
+        record("lm_serving_engines", {}, engine="vllm", arrival=4.0),
+    ]
+    rows = list(FIGURES["latencies"].table(served).rows())
+    assert [row["engine"] for row in rows] == ["ours", "vllm"]
+    shown = picture(FIGURES["latencies"], served)
+    assert {"h100, ours, bfloat16", "h100, vllm, bfloat16"} <= shown.texts
+
+
+@pytest.mark.parametrize(
+    ("name", "benchmark", "points"),
+    [
+        ("training", "lm_training", [{"checkpointing": each} for each in (False, True)]),
+        ("decode", "lm_decode", [{"batch": each} for each in (1, 64)]),
+        ("prefill", "lm_prefill", [{"length": each} for each in (512, 8192)]),
+    ],
+)
+def test_rates_have_an_interval_and_tokens_per_joule(
+    name: str, benchmark: str, points: list[dict[str, Any]]
+) -> None:
+    records = [
+        record(benchmark, {"energy": 0.25, "rate": 100.0}, **each) for each in points
+    ]
+    rows = list(FIGURES[name].table(records).rows())
+    assert [row["tokens_per_joule"] for row in rows] == [4.0, 4.0]
+    assert all(row["rate_low"] <= row["rate"] <= row["rate_high"] for row in rows)
+    assert len(picture(FIGURES[name], records).marks["point"]) >= 2
+    unknown = FIGURES[name].table([record(benchmark, {"energy": 0.0}, **points[0])]).rows()
+    assert [row["tokens_per_joule"] for row in unknown] == [None]
+
+
+def test_every_figure_of_a_benchmark_is_one_of_the_plugins_own() -> None:
+    shown = {name for figure in FIGURES.values() for name in figure.benchmarks}
+    assert shown == set(BENCHMARKS)
+
+
+def test_runs_to_a_loss_have_their_variation_and_their_text() -> None:
+    text = Series({"python": ["3.12"], "train": [1e6], "digest": ["ab"]}, {"train": "B"})
+    trained = [record("lm_time_to_loss", {"mean_time": 40.0}, {"text": text}, runs=10)]
+    (row,) = FIGURES["losses"].table(trained).rows()
+    assert (row["mean_time"], row["runs"], row["python"], row["bytes"]) == (
+        40.0,
+        10,
+        "3.12",
+        1e6,
+    )
 
 
 def test_every_run_has_a_curve() -> None:

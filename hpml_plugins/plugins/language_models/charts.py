@@ -1,52 +1,121 @@
-"""Time per token by part, predictions from the parts, the cost of sharing a model, losses over
-time."""
+"""Rates, time per token by part, predictions from the parts, the cost of sharing a model,
+latencies, and losses over time."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hpml_plugins import Axis, Figure, Record, Rule, Table, bar_chart, dot_chart, line_chart
 from hpml_plugins.analysis import card_of
 
 Row = dict[str, Any]
-PARTS = (
-    "embedding",
-    "attention_in",
-    "attention",
-    "attention_out",
-    "feed_forward_in",
-    "feed_forward_out",
-    "head",
-    "optimiser",
-)
 EXPLAINED = ("lm_explained", "lm_explained_cpu")
+LAUNCHES = ("lm_launches", "lm_launches_cpu")
+RANKS = ("lm_training_ranks", "lm_training_ranks_cpu")
+COMMUNICATION = ("lm_communication", "lm_communication_cpu")
+TO_LOSS = ("lm_time_to_loss", "lm_time_to_loss_cpu")
+GAPS = "launch_gaps"
+#: Eight parts and the gaps.
+PART_COLOURS = (
+    *("#2a78d6", "#d1580c", "#159a6f", "#c2548f", "#8a6fd1", "#9a7613", "#1391a3", "#74808d"),
+    "#d14a5a",
+)
+#: Kind of a rung → the error that its prediction may have.
+ALLOWED = {"decode": 0.15, "prefill": 0.10, "training": 0.10}
+
+
+def per_joule(row: Row) -> Row:
+    """Tokens for a joule, as `energy` counts it."""
+    return {"tokens_per_joule": 1 / row["energy"] if row.get("energy") else None}
+
+
+def training(records: Sequence[Record]) -> Table:
+    """rate: tokens per second. mfu: (6 N + 12 L h q T) FLOP per token over time and the published
+    bfloat16 peak. memory: the most that a step allocates. energy: of a token, above that of the
+    idle card.
+    """
+    table = Table.of_records(records, "mfu", "memory", "energy", intervals=("rate",))
+    return table.extended(per_joule).sorted("machine", "model", "batch", "checkpointing")
+
+
+def decode(records: Sequence[Record]) -> Table:
+    """rate: tokens per second of all sequences. bandwidth: matrices and cache, each read once.
+    error: relative change of the logits by the format. energy: of a token, above that of the idle
+    card.
+    """
+    table = Table.of_records(records, "bandwidth", "error", "energy", intervals=("rate",))
+    return table.extended(per_joule).sorted("machine", "format", "context", "batch")
+
+
+def prefill(records: Sequence[Record]) -> Table:
+    """rate: tokens of the prompt per second. error: relative change of the logits by the format.
+    energy: of a token, above that of the idle card.
+    """
+    table = Table.of_records(records, "flop_rate", "error", "energy", intervals=("rate",))
+    return table.extended(per_joule).sorted("machine", "format", "length")
 
 
 def parts(records: Sequence[Record]) -> Table:
-    """Shares of the sum of the parts' times, each measured by itself. attention_in: norm, queries,
-    keys, values, rotary embedding and writing the cache; attention_out: the product behind the
-    attention; head: with the loss where a model trains. The time of a token is measured.
+    """time: of a step; low, high: its 95 % interval; share: of the sum. Each part is measured by
+    itself. attention_in: norm, queries, keys, values, rotary embedding and writing the cache;
+    attention_out: the product behind the attention; head: with the loss where a model trains.
+    launch_gaps: as many kernels as all parts launch, each doing next to nothing; the times of the
+    parts are without it. Where it is unknown (–), the gaps are still within the parts.
     """
+    gaps = {_rung(record): record for record in records if record.benchmark in LAUNCHES}
     rows: list[Row] = []
     for record in records:
-        times: Row = dict.fromkeys(PARTS)
-        for row in Table.of_series([record], "parts").rows():
-            times[str(row["part"])] = row["time"]
-        total = sum(value for value in times.values() if value)
-        shares = {name: value and value / total for name, value in times.items()}
-        point = {"machine": record.machine, "rung": record.params["rung"]}
-        rows.append({**point, "token_time": record.median("token_time"), **shares})
-    return Table.of(rows, {**dict.fromkeys(PARTS, "1"), "token_time": "s"})
+        if record.benchmark in EXPLAINED:
+            rows += _parts_of(record, gaps.get(_rung(record)))
+    units = {**dict.fromkeys(("time", "low", "high"), "s"), "share": "1", "launches": "1"}
+    return Table.of(rows, units)
+
+
+def _rung(record: Record) -> tuple[str, Any]:
+    return record.machine, record.params["rung"]
+
+
+def _parts_of(explained: Record, launched: Record | None) -> list[Row]:
+    """The parts of a step and the gaps between its kernels.  launched: None if not measured."""
+    rows: list[Row] = list(Table.of_series([explained], "parts").rows())
+    total = sum(row["time"] for row in rows)
+    counts: dict[str, float] = {}
+    gap: Row = dict.fromkeys(("time", "low", "high"))
+    if launched:
+        series: list[Row] = list(Table.of_series([launched], "launches").rows())
+        counts = {str(row["part"]): row["launches"] for row in series}
+        estimate = launched.metrics["gap"].estimate
+        gap = {"time": estimate.value, "low": estimate.low, "high": estimate.high}
+    every = sum(counts.values())
+    found: list[Row] = []
+    for row in rows:
+        count = counts.get(str(row["part"]))
+        inside = (count or 0.0) * (gap["time"] or 0.0)
+        times = {name: max(0.0, row[name] - inside) for name in ("time", "low", "high")}
+        found.append({"part": row["part"], **times, "launches": count})
+    of_gaps = {name: each and every * each for name, each in gap.items()}
+    found.append({"part": GAPS, **of_gaps, "launches": every or None})
+    point = {"machine": explained.machine, "rung": explained.params["rung"]}
+    return [
+        {
+            **point,
+            "part": row["part"],
+            "share": row["time"] and row["time"] / total,
+            **{name: row[name] for name in ("time", "low", "high", "launches")},
+        }
+        for row in found
+    ]
 
 
 def predictions(records: Sequence[Record]) -> Table:
-    """predicted: the sum of the parts' times; low, high: of their 95 % intervals' ends. error: of
-    the prediction. The parts lack the compiler's fusion across them and the cache effects of the
-    whole step; left_out is the prediction times the geometric mean of measured over predicted of
-    the other rungs that the same card has measured.
+    """predicted: the sum of the parts' times, launch gaps included; low, high: of their 95 %
+    intervals' ends. error: of the prediction. The parts lack the compiler's fusion across them and
+    the cache effects of the whole step; left_out is the prediction times the geometric mean of
+    measured over predicted of the other rungs that the same card has measured, of those of its kind
+    where there are any. within: whether left_out_error is at most allowed.
     """
     rows: list[Row] = []
     for record in records:
@@ -66,8 +135,15 @@ def predictions(records: Sequence[Record]) -> Table:
         row | _judged(row, [other for other, its in zip(rows, cards, strict=True) if its == card])
         for row, card in zip(rows, cards, strict=True)
     ]
-    times = ("time", "predicted", "low", "high", "left_out")
-    return Table.of(judged, dict.fromkeys(times, "s") | {"error": "1", "left_out_error": "1"})
+    units = {
+        **dict.fromkeys(("time", "predicted", "low", "high", "left_out"), "s"),
+        **dict.fromkeys(("error", "left_out_error", "allowed"), "1"),
+    }
+    return Table.of(judged, units)
+
+
+def _kind(row: Row) -> str:
+    return str(row["rung"]).partition("_")[0]
 
 
 def _judged(row: Row, rows: Sequence[Row]) -> Row:
@@ -76,34 +152,102 @@ def _judged(row: Row, rows: Sequence[Row]) -> Row:
     rows: of the same card.
     """
     found: Row = {"error": row["predicted"] / row["time"] - 1}
-    others = [
-        math.log(other["time"] / other["predicted"])
-        for other in rows
-        if other["rung"] != row["rung"]
-    ]
-    if not others:
-        return {**found, "left_out": None, "left_out_error": None}
-    left_out = row["predicted"] * math.exp(statistics.fmean(others))
-    return {**found, "left_out": left_out, "left_out_error": left_out / row["time"] - 1}
+    others = [other for other in rows if other["rung"] != row["rung"]]
+    alike = [other for other in others if _kind(other) == _kind(row)]
+    ratios = [math.log(other["time"] / other["predicted"]) for other in alike or others]
+    left_out = row["predicted"] * math.exp(statistics.fmean(ratios)) if ratios else None
+    error = left_out / row["time"] - 1 if left_out else None
+    return {
+        **found,
+        "left_out": left_out,
+        "left_out_error": error,
+        **_within(error, ALLOWED[_kind(row)]),
+    }
+
+
+def _within(error: float | None, allowed: float) -> Row:
+    """What an error is held against; "–" if there is none."""
+    within = None if error is None else "yes" if abs(error) <= allowed else "no"
+    return {"allowed": allowed, "within": within}
+
+
+#: The columns of a prediction of several GPUs' step.
+SHARED = ("single", "communication", "time", "predicted", "low", "high", "error")
+SHARED_UNITS = {**dict.fromkeys(SHARED, "s"), "error": "1", "allowed": "1"}
 
 
 def sharing(records: Sequence[Record]) -> Table:
     """predicted: the time of one alone over the number of ranks, and that of the all-reduces by
-    themselves; low, high: of the ends of their intervals.
+    themselves; low, high: of the ends of their intervals. share: communication over time. within:
+    whether the error is at most allowed.
     """
     names = ("single", "communication", "time")
-    table = Table.of_records(records, "speedup", intervals=names)
+    table = Table.of_records(records, "speedup", "share", intervals=names)
 
     def predicted(row: Row) -> Row:
         sums = {
             name: row[f"single{end}"] / row["ranks"] + row[f"communication{end}"]
             for name, end in (("predicted", ""), ("low", "_low"), ("high", "_high"))
         }
-        return {**sums, "error": sums["predicted"] / row["time"] - 1}
+        error = sums["predicted"] / row["time"] - 1
+        return {**sums, "error": error, **_within(error, ALLOWED["decode"])}
 
-    units = {**dict.fromkeys(("predicted", "low", "high"), "s"), "error": "1"}
-    chosen = ("machine", "batch", "ranks", *names, "predicted", "low", "high", "error", "speedup")
-    return table.extended(predicted, units).select(*chosen)
+    chosen = ("machine", "batch", "ranks", *SHARED, "allowed", "within", "share", "speedup")
+    return table.extended(predicted, SHARED_UNITS).select(*chosen)
+
+
+def training_sharing(records: Sequence[Record]) -> Table:
+    """single: of one alone on its batch. communication: of the step's collectives by themselves
+    (lm_communication). predicted: their sum, as if nothing were hidden; low: of single alone, as if
+    all were; high: of the ends of the intervals. share: of the time, by which it is longer than
+    single: the communication that is not hidden. within: whether the error is at most allowed.
+    """
+    alone = {_collectives(each): each for each in records if each.benchmark in COMMUNICATION}
+    own = [each for each in records if each.benchmark in RANKS]
+
+    def communication(record: Record) -> Row:
+        found = alone.get(_collectives(record))
+        if found is None:
+            return dict.fromkeys(("communication", "communication_high"))
+        estimate = found.metrics["time"].estimate
+        return {"communication": estimate.value, "communication_high": estimate.high}
+
+    def predicted(row: Row) -> Row:
+        low = row["single_low"]
+        if row["communication"] is None:
+            unknown = dict.fromkeys(("predicted", "high", "error"))
+            return {**unknown, "low": low, **_within(None, ALLOWED["training"])}
+        total = row["single"] + row["communication"]
+        high = row["single_high"] + row["communication_high"]
+        error = total / row["time"] - 1
+        sums = {"predicted": total, "low": low, "high": high}
+        return {**sums, "error": error, **_within(error, ALLOWED["training"])}
+
+    names = ("single", "time")
+    table = Table.of_records(own, "share", "speedup", intervals=names, more=communication)
+    point = ("machine", "model", "way", "ranks")
+    chosen = (*point, *SHARED, "allowed", "within", "share", "speedup")
+    return table.extended(predicted, SHARED_UNITS).select(*chosen).sorted(*point)
+
+
+def _collectives(record: Record) -> tuple[Any, ...]:
+    return (record.machine, *(record.params[name] for name in ("model", "way", "ranks")))
+
+
+def losses(records: Sequence[Record]) -> Table:
+    """mean_time: of the runs that reached the target, evaluations included; variation: their
+    standard deviation over it. success: share of the runs that reached it. energy: of such a run,
+    the whole card. bytes: of the text that is trained on, the standard library of that Python; its
+    digest is in the Record.
+    """
+
+    def text(record: Record) -> Row:
+        columns: Mapping[str, Any] = record.series["text"].columns
+        return {"python": str(columns["python"][0]), "bytes": columns["train"][0]}
+
+    names = ("mean_time", "variation", "success", "steps", "energy", "setup")
+    table = Table.of_records(records, *names, more=text, units={"bytes": "B"})
+    return table.select("machine", "model", "target", "runs", *names, "python", "bytes")
 
 
 def curves(records: Sequence[Record]) -> Table:
@@ -117,22 +261,75 @@ def curves(records: Sequence[Record]) -> Table:
 
 
 def latencies(records: Sequence[Record]) -> Table:
-    """first: from a request's arrival to its first token; output: between two tokens of a request;
-    each the median and the 99th percentile.
+    """first_token: from a request's arrival to its first token; output_token: between two tokens of
+    a request; each the median and the 99th percentile (p99). rate: tokens of all answers per
+    second. energy: of a token, the whole card. engine: what answered; ours is this plugin's loop.
     """
     names = ("first_token", "first_token_p99", "output_token", "output_token_p99")
-    table = Table.of_records(records, *names, "rate", "energy")
-    chosen = ("machine", "model", "format", "arrival", *names, "rate", "energy")
-    return table.select(*chosen).sorted("machine", "format", "arrival")
+
+    def answered(record: Record) -> Row:
+        params = record.params
+        return {
+            "engine": params.get("engine", "ours"),
+            "format": params.get("format", "bfloat16"),
+        }
+
+    table = Table.of_records(records, *names, "rate", "energy", more=answered)
+    chosen = ("machine", "model", "engine", "format", "arrival", *names, "rate", "energy")
+    ordered = table.extended(per_joule).select(*chosen, "tokens_per_joule")
+    return ordered.sorted("machine", "engine", "format", "arrival")
 
 
+STEP_TIMES = Axis("value", "time of a step", "s", log=True)
+TOKENS = Axis("rate", "tokens per second", "1/s", log=True)
 FIGURES = [
+    Figure(
+        "training",
+        "Tokens trained per second, and their share of the peak",
+        ("lm_training", "lm_training_cpu"),
+        training,
+        dot_chart(
+            ("machine", "model", "batch {batch}"),
+            [Axis("rate", "tokens per second", "1/s"), Axis("mfu", "MFU", "%")],
+            "checkpointing: {checkpointing}",
+        ),
+    ),
+    Figure(
+        "decode",
+        "Tokens generated per second, over the number of sequences",
+        ("lm_decode", "lm_decode_cpu"),
+        decode,
+        line_chart(
+            Axis("batch", "sequences", log=True, base=2),
+            TOKENS,
+            ("machine", "format", "context {context}"),
+            panel="model",
+        ),
+    ),
+    Figure(
+        "prefill",
+        "Tokens of a prompt read per second, over its length",
+        ("lm_prefill", "lm_prefill_cpu"),
+        prefill,
+        line_chart(
+            Axis("length", "tokens of the prompt", log=True, base=2),
+            TOKENS,
+            ("machine", "format"),
+            panel="model",
+        ),
+    ),
     Figure(
         "parts",
         "Where the time of a token goes",
-        EXPLAINED,
+        (*EXPLAINED, *LAUNCHES),
         parts,
-        bar_chart(("machine", "rung"), Axis("value", "share of the parts' sum", "%"), parts=PARTS),
+        bar_chart(
+            ("machine", "rung"),
+            Axis("share", "share of the sum", "%"),
+            "part",
+            stacked=True,
+            colours=PART_COLOURS,
+        ),
     ),
     Figure(
         "predictions",
@@ -154,27 +351,40 @@ FIGURES = [
         sharing,
         dot_chart(
             ("machine", "batch {batch}", "{ranks} ranks"),
-            Axis("value", "time of a step", "s", log=True),
+            STEP_TIMES,
+            parts=("single", "communication", "time", "predicted"),
+        ),
+    ),
+    Figure(
+        "training_sharing",
+        "A training step on several GPUs",
+        (*RANKS, *COMMUNICATION),
+        training_sharing,
+        dot_chart(
+            ("machine", "model", "way", "{ranks} ranks"),
+            STEP_TIMES,
             parts=("single", "communication", "time", "predicted"),
         ),
     ),
     Figure(
         "latencies",
         "Latency of requests over their rate",
-        ("lm_serving", "lm_serving_cpu"),
+        ("lm_serving", "lm_serving_engines", "lm_serving_cpu"),
         latencies,
         line_chart(
             Axis("arrival", "requests", "1/s", log=True),
             Axis("value", "latency", "s", log=True),
-            ("machine", "format", "part"),
+            ("machine", "engine", "format"),
+            dash="part",
             panel="model",
             parts=("first_token", "first_token_p99", "output_token", "output_token_p99"),
         ),
     ),
+    Figure("losses", "Time to a validation loss", TO_LOSS, losses),
     Figure(
         "curves",
         "Validation loss over time",
-        ("lm_time_to_loss", "lm_time_to_loss_cpu"),
+        TO_LOSS,
         curves,
         line_chart(
             Axis("time", "time", "s"),

@@ -79,7 +79,9 @@ def with_ddp(rank: Rank, shape: Shape) -> Collectives:
         all(float(rank.bench.result(each)[-1]) == wanted for each in buckets),
         "a reduced gradient is wrong",
     )
-    calls = [functools.partial(dist.all_reduce, each, operation) for each in buckets]
+    calls: list[Callable[..., object]] = [
+        functools.partial(dist.all_reduce, each, operation) for each in buckets
+    ]
     return calls, 2 * GRADIENT * numbers * (rank.count - 1) // rank.count
 
 

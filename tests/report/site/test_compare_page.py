@@ -556,6 +556,24 @@ def test_prices_are_the_reader_s_own_and_scale_values_and_ratios(site: Site) -> 
     tab.locator("#tasks .value", has_text="enter a price").first.wait_for()
 
 
+def test_what_is_counted_has_the_price_of_a_million(site: Site) -> None:
+    tab = site.open("index.html")
+    tab.get_by_label("all", exact=True).check()
+    # a rate of tokens, say: 500 in a second
+    column = tab.evaluate("""() => {
+        const cell = document.querySelector("#tasks a.cell[data-value]");
+        cell.dataset.value = "500";
+        cell.closest("tr").dataset.unit = "1/s";
+        return cell.parentElement.dataset.column;
+    }""")
+    tab.get_by_label("Per USD").check()
+    tab.locator(f'#prices [name="price-{column}"]').fill("3.6")
+    # 3.6 USD for 3600 s · 500/s: 1.8 million
+    value = tab.locator("#tasks .value", has_text="per million").first
+    value.wait_for()
+    assert value.inner_text().strip() == "2 USD per million"
+
+
 def test_a_click_shows_every_card_and_another_one_folds_it(site: Site) -> None:
     tab = site.open("index.html")
     tab.get_by_label("all", exact=True).check()

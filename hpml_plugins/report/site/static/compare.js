@@ -135,13 +135,14 @@
         return Number(/** @type {HTMLInputElement | null} */ (field)?.value ?? 0);
     }
 
-    /** The work for one unit of price, or the price of one run.
+    /** The work for one unit of price, or the price of one run, or of a million of what is counted, such as tokens.
      * @param {HTMLElement} cell */
     function per_price(cell) {
         const price = price_of(cell), value = Number(cell.dataset.value), unit = cell.closest("tr")?.dataset.unit ?? "";
         const currency = form?.dataset.currency ?? "";
         if (!price) return "enter a price";
         if (unit === "s") return scaled(price * value / 3600) + currency;
+        if (unit === "1/s") return `${Number((1e6 * price / 3600 / value).toPrecision(4))} ${currency} per million`;
         return /^Hz$|\/s$/.test(unit) ? `${scaled(value * 3600 / price)}${unit.replace("/s", "")} per ${currency}` : "no price of this";
     }
 
