@@ -188,7 +188,8 @@ class _ChartBuilder:
     numbers with a unit as an Axis.  hollow: a Vega expression; points for which it holds are drawn
     as outlines.  legend: whether the series have one.  independent: "x", "y": axes that differ by
     panel.  across: the number of panels side by side.  rules: drawn behind.  transform, layers:
-    additional ones of Vega-Lite.  marks: see `bar_chart`.
+    additional ones of Vega-Lite.  marks: see `bar_chart`.  stacked: bars of one row follow each
+    other, in the order of the table.
     """
 
     axes: Sequence[Axis]
@@ -212,6 +213,7 @@ class _ChartBuilder:
     transform: Sequence[Layer] = ()
     layers: Sequence[Layer] = ()
     marks: Mapping[str, str] = field(default_factory=dict)
+    stacked: bool = False
 
     def __post_init__(self) -> None:
         self.drawn: list[Layer] = [rule.layer for rule in self.rules]
@@ -496,15 +498,12 @@ def bar_chart(
     x: Axis,
     series: Columns = (),
     marks: Mapping[str, str] = {},
-    *,
-    stacked: bool = False,
     **options: Any,
 ) -> Chart:
     """A horizontal bar for each value of `row`; with `parts` their numbers are stacked.
 
-    stacked: so are the table's rows of a bar, in their order.  marks: column → title of numbers
-    drawn as marks on the bars.  options: see `_ChartBuilder`; label is here a Vega expression, or
-    the axis' column, for the text at the end of a bar.
+    marks: column → title of numbers drawn as marks on the bars.  options: see `_ChartBuilder`;
+    label is here a Vega expression, or the axis' column, for the text at the end of a bar.
     """
     x = replace(x, zero=True)
     made = _ChartBuilder([x], row, series, marks=marks, **{"across": 1, **options})
@@ -512,8 +511,8 @@ def bar_chart(
     low = made.low
     high = made.high
     label = made.label
-    place = {"y": _rows(), "x": x.channel(stack="zero" if parts or stacked else None)}
-    order = {"order": {"field": "part order"}} if parts or stacked else {}
+    place = {"y": _rows(), "x": x.channel(stack="zero" if parts or made.stacked else None)}
+    order = {"order": {"field": "part order"}} if parts or made.stacked else {}
     made.add(
         {"type": "bar", "height": {"band": 0.72}, **made.plain},
         {**place, **made.colour, **order, **made.tooltip},
@@ -552,7 +551,9 @@ def bar_chart(
             {**place, "text": {"field": "label"}, **end},
             text,
         )
-    numbered = [{"window": [{"op": "row_number", "as": "part order"}]}] if stacked else []
+    numbered = (
+        [{"window": [{"op": "row_number", "as": "part order"}]}] if made.stacked else []
+    )
     return made.chart(
         numbered, {**made.layered(()), "height": {"step": ROW + 2}, "width": WIDTH - 120}
     )
