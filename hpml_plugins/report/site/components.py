@@ -8,13 +8,13 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, ON_GPU, Physics
 from hpml_plugins.model.differences import format_card
-from hpml_plugins.report.reading import History
+from hpml_plugins.report.reading import History, Outcome
 from hpml_plugins.report.site.nodes import NodeCoverage
 from hpml_plugins.report.site.workloads import Workload
 
@@ -27,6 +27,8 @@ LEAST_DISTANCE = 1e-4
 #: Numbers are removed from a warning to find its kind.
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?")
 MOST_KINDS = 20
+#: s.
+DAY = 86400.0
 
 
 class CardReading(NamedTuple):
@@ -65,6 +67,21 @@ class Lottery(NamedTuple):
     deviation: float
     slowest: float
     fastest: float
+
+
+class Drift(NamedTuple):
+    """How a card changed in a class of values, with the same code.
+
+    days: from its first to its last measurement.  times: the median of how many times better the
+    last is.  values: the number of points in that median.
+    """
+
+    hardware: str
+    card: str
+    component: str
+    days: float
+    times: float
+    values: int
 
 
 class TypeCoverage(NamedTuple):
@@ -181,6 +198,54 @@ def draw_lots(readings: Iterable[CardReading]) -> list[Lottery]:
                 Lottery(hardware, component, len(cards), deviation, min(times), max(times))
             )
     return lots
+
+
+def find_drifts(history: History) -> list[Drift]:
+    """The change of each card with values at least a day apart, the largest first."""
+    series: dict[tuple[str, str, str, str], list[MeasuredValue]] = {}
+    for outcome, label in _of_returned_cards(history):
+        for metric, reading in outcome.readings.items():
+            if reading.physics in ON_GPU and reading.direction and reading.value > 0:
+                key = reading.card, label, metric, reading.code
+                series.setdefault(key, []).append(reading)
+    found: dict[tuple[str, str, Physics], list[tuple[float, float]]] = {}
+    for (card, *_), readings in series.items():
+        first = min(readings, key=lambda each: each.started)
+        last = max(readings, key=lambda each: each.started)
+        days = (last.started - first.started) / DAY
+        better = math.log(last.value / first.value)
+        if days >= 1 and last.physics is first.physics:
+            change = better if last.direction == "higher" else -better
+            of_class = found.setdefault((last.hardware, card, last.physics), [])
+            of_class.append((days, change))
+    drifts = [
+        Drift(
+            hardware,
+            format_card(card),
+            str(physics),
+            max(days for days, _ in changes),
+            math.exp(statistics.median(change for _, change in changes)),
+            len(changes),
+        )
+        for (hardware, card, physics), changes in found.items()
+        if len(changes) >= ENOUGH
+    ]
+    return sorted(drifts, key=lambda each: -abs(math.log(each.times)))
+
+
+def _of_returned_cards(history: History) -> Iterator[tuple[Outcome, str]]:
+    """The outcomes of cards that were measured at least a day apart, each with its point."""
+    outcomes: dict[str, list[tuple[Outcome, str]]] = {}
+    for benchmark in history.benchmarks:
+        for place in benchmark.index:
+            for outcome in benchmark.index.stored(place):
+                for reading in itertools.islice(outcome.readings.values(), 1):
+                    point = f"{benchmark.name} {place[0]}"
+                    outcomes.setdefault(reading.card, []).append((outcome, point))
+    for of_card in outcomes.values():
+        started = [outcome.started for outcome, _ in of_card]
+        if max(started) - min(started) >= DAY:
+            yield from of_card
 
 
 def cover_types(nodes: Sequence[NodeCoverage]) -> list[TypeCoverage]:

@@ -23,6 +23,7 @@ from hpml_plugins.report.site.component_strips import draw_components
 from hpml_plugins.report.site.components import (
     MOST_CARDS,
     CardReading,
+    Drift,
     cover_types,
     draw_lots,
 )
@@ -39,6 +40,7 @@ def fill_evidence(
     evidence: Sequence[ClassResult] = (),
     cards: Sequence[CardReading] = (),
     warnings: Sequence[tuple[str, int, int]] = (),
+    drifts: Sequence[Drift] = (),
 ) -> dict[str, Any]:
     """The variables for the template of the page of evidence, by name.
 
@@ -53,6 +55,7 @@ def fill_evidence(
         "evidence": evidence,
         "cards": cards,
         "lots": draw_lots(cards),
+        "drifts": drifts,
         "strips": draw_components(cards),
         "most_cards": MOST_CARDS,
         "most_named": MOST_NAMED,

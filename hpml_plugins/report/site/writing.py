@@ -20,7 +20,12 @@ from hpml_plugins.report.site.asv_page import PAGE, STATIC, finish_asv_page, nam
 from hpml_plugins.report.site.badge import write_summary
 from hpml_plugins.report.site.changes_page import write_changes
 from hpml_plugins.report.site.compare_page import write_compare_page
-from hpml_plugins.report.site.components import find_hosts, fold_warnings, read_cards
+from hpml_plugins.report.site.components import (
+    find_drifts,
+    find_hosts,
+    fold_warnings,
+    read_cards,
+)
 from hpml_plugins.report.site.data_files import INDEX, write_data_files
 from hpml_plugins.report.site.evidence import fill_evidence, find_evidence
 from hpml_plugins.report.site.further import Site, collect_pages, write_pages
@@ -141,6 +146,7 @@ def _write(
         find_evidence(history, keeps=True),
         read_cards(workloads, find_hosts(history)),
         fold_warnings(history),
+        find_drifts(history),
     )
     write_page(html_dir, "evidence.html", **parts)
     for old, title, new in MOVED:

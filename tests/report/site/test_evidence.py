@@ -24,6 +24,7 @@ from hpml_plugins.report.site.component_strips import draw_components
 from hpml_plugins.report.site.components import (
     CardReading,
     draw_lots,
+    find_drifts,
     find_hosts,
     most_unusual_first,
     read_cards,
@@ -253,6 +254,44 @@ def test_each_card_is_a_dot_of_its_class_and_one_unlike_all_others_is_named() ->
     assert "boost, H200" in drawn and "sustained" not in drawn
     assert "card slow: 0.970× of 5 values" in drawn
     assert drawn in fill("evidence.html", **fill_evidence("p", cards=[*usual, slow]))
+
+
+def test_a_card_that_changed_from_one_day_to_another_is_shown(tmp_path: Path) -> None:
+    """Card 1 is 4 % slower after three days, card 0 as fast, card 2 ran other code; card 3 came
+    back after an hour."""
+    results = tmp_path / "results"
+    factors = [1.0, 1.04, 1.5, 2.0]
+    for card, factor in enumerate(factors):
+        for visit in (0, 1):
+            for size in (1, 2, 3):
+                seconds = 1e-3 * size * factor**visit
+                made = a_record(
+                    "product",
+                    {
+                        "time": MetricSamples(
+                            "s", "lower", [seconds] * 3, {"timer": "cuda events"}
+                        )
+                    },
+                    gpu="NVIDIA H200",
+                    card=f"GPU-card{card}",
+                    params={"size": size},
+                    run=f"{card} {visit}",
+                    commit=COMMIT,
+                    started=visit * (3600.0 if card == 3 else 3 * 86400.0),
+                    source={"sha256": f"code{visit if card == 2 else 0}"},
+                )
+                append_record(record_file(results, made.machine, COMMIT), made)
+    history = read(results, DECLARED, {COMMIT: 0.0})
+    drifts = find_drifts(history)
+    assert [(each.card, each.days, each.values) for each in drifts] == [
+        ("card1", 3.0, 3),
+        ("card0", 3.0, 3),
+    ]
+    assert drifts[0].times == pytest.approx(1 / 1.04)
+    page = fill("evidence.html", **fill_evidence("p", drifts=drifts))
+    words = " ".join(re.sub(r"<[^>]*>", " ", page).split())
+    assert "card1 NVIDIA H200 never throttled 3 0.962× 3 values" in words
+    assert "no card was measured on two days" in page_of(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("cards", [0, 1, 2])
