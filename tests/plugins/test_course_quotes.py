@@ -44,8 +44,11 @@ TABLE = Table.of(
     {"rate": "B/s"},
 )
 DRAWABLE = Drawable(
-    "p", Figure("rates", "Rates | by size", ("copy",), lambda records: TABLE), TABLE
+    "p",
+    Figure("rates", "Rates | by size", ("copy",), lambda records: TABLE, {"mark": "bar"}),
+    TABLE,
 )
+BARE = Drawable("p", Figure("bare", "Rates", ("copy",), lambda records: TABLE), TABLE)
 TIMES = Figure(
     "times", "Times", ("copy",), lambda records: Table.of_records(records, "time")
 )
@@ -80,7 +83,7 @@ def history(tmp_path: Path) -> History:
 
 @pytest.fixture
 def known(history: History) -> Quotable:
-    return Quotable(history, [DRAWABLE])
+    return Quotable(history, [DRAWABLE, BARE])
 
 
 @pytest.mark.parametrize(
@@ -163,6 +166,7 @@ def test_a_timed_value_has_its_interval_and_its_regime(known: Quotable) -> None:
         ("table p.rates colour=red", "no column 'colour'"),
         ("table p.rates size=3", "no row of p.rates has size=3"),
         ("figure p.rate", "no figure 'p.rate'; did you mean 'p.rates'?"),
+        ("figure p.bare", "figure 'p.bare' has no chart; quote its table"),
         ("chart p.rates", "no kind of quote 'chart'"),
         ("benchmark cpy", "no benchmark 'cpy'; did you mean 'copy'?"),
         (

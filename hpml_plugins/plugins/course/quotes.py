@@ -308,7 +308,11 @@ class Quotable:
         return Answer(f"\n{as_markdown(chosen)}", links)
 
     def _figure(self, quote: Quote) -> Answer:
-        return Answer(f"\nChart: {self._drawable(quote).figure.title} (`hpml plot {quote.name}`)\n")
+        drawable = self._drawable(quote)
+        title, drawn = drawable.figure.title, drawable.picture or drawable.picture_error
+        if drawable.figure.chart is None and not drawn:
+            raise HpmlError(f"figure {quote.name!r} has no chart; quote its table", quote.where)
+        return Answer(f"\nChart: {title} (`hpml plot {quote.name}`)\n")
 
     def _benchmark(self, quote: Quote) -> Answer:
         names = [each.name for each in self.history.benchmarks]

@@ -13,6 +13,7 @@ from hpml_plugins import (
     Rule,
     Table,
     bar_chart,
+    dot_chart,
     line_chart,
     published_figures,
     roofline_chart,
@@ -286,7 +287,25 @@ OVERLAP_BARS = bar_chart(
     Axis("time", "time per batch", "s"),
     marks={"predicted": "predicted from phases"},
     panel=tuple(name for name in POINT if name != "dtype"),
-    independent=("x",),
+    independent=("x", "y"),
+)
+THROUGHPUT_DOTS = dot_chart(
+    ("machine", "device", "ranks: {ranks}", "way", "{product} product", "H {hidden}", "B {batch}"),
+    [
+        Axis("flops", "P_flops", "FLOP/s", log=True),
+        Axis("pci", "P_pci", "B/s", log=True),
+        Axis("mpi", "P_mpi", "B/s", log=True),
+    ],
+)
+SPLIT_BARS = bar_chart(
+    ("machine", "ranks: {ranks}", "way", "{how} parallel"),
+    Axis("time", "time of a batch", "s"),
+    marks={"predicted": "estimated from phases"},
+)
+GEMM_DOTS = dot_chart(
+    ("shape", "dtype", "variant"),
+    [Axis("rate", "rate", "FLOP/s", log=True), Axis("vs_torch", "torch's time / ours", zero=True)],
+    "machine",
 )
 
 
@@ -391,7 +410,7 @@ def make_figures() -> list[Figure]:
             "Starting MPI, importing, drawing weights and images, and the three batches that are"
             " checked.",
         ),
-        Figure("throughput", "Effective throughputs", phased, throughput),
+        Figure("throughput", "Effective throughputs", phased, throughput, THROUGHPUT_DOTS),
         Figure(
             "roofline",
             "Roofline with effective throughputs",
@@ -430,11 +449,11 @@ def make_figures() -> list[Figure]:
             "Data parallel and model parallel",
             split,
             of_series("predicted", "ranks", "way", "hidden", "batch", "product"),
-            None,
+            SPLIT_BARS,
             "handed: bytes that each rank gives to the all-reduce per batch, counted there;"
             " counted: by formula, (H D + H + C H + C) b and B C b.",
         ),
-        Figure("gemm", "Our tiled product and torch's", ("mlp_gemm",), gemm),
+        Figure("gemm", "Our tiled product and torch's", ("mlp_gemm",), gemm, GEMM_DOTS),
         Figure(
             "tiles",
             "The tiles that were tried",

@@ -102,7 +102,9 @@ def layers(records: Sequence[Record]) -> Table:
 def sums(records: Sequence[Record]) -> Table:
     """forward: the whole pass, launches hidden. layers_hidden: each layer timed alone, launches
     hidden. layers_synchronised: layer by layer with a synchronisation after each, like a
-    framework's layer profiler. PPP: achieved FLOP/s divided by the published peak.
+    framework's layer profiler. PPP: achieved FLOP/s divided by the published peak. predicted: of
+    the forward pass, by PALEO, from the counted FLOP and bytes of each layer. The chart has GPUs
+    with a published peak, in float32.
     """
     ratios = ("training / forward", "PPP forward", "PPP training")
 
@@ -115,12 +117,24 @@ def sums(records: Sequence[Record]) -> Table:
             "precision": record.params["dtype"],
             "peak of": peak_of,
             **dict(zip(ratios, values, strict=True)),
+            "predicted": _predicted(record),
         }
 
-    table = Table.of_records(records, *SUMS, more=compare, units=dict.fromkeys(ratios, "1"))
-    return table.select(
-        "machine", "model", "precision", "batch", *SUMS, ratios[0], "peak of", *ratios[1:]
-    )
+    units = {**dict.fromkeys(ratios, "1"), "predicted": "s"}
+    table = Table.of_records(records, *SUMS, more=compare, units=units)
+    point = ("machine", "model", "precision", "batch")
+    return table.select(*point, *SUMS, "predicted", ratios[0], "peak of", *ratios[1:])
+
+
+def _predicted(record: Record) -> float | None:
+    """Seconds of the forward pass by PALEO, whose percent of peak is one number; None without a
+    published peak."""
+    gpu, (_, peak), counted = card(record), _peak(record), record.series.get("layers")
+    if gpu is None or not peak or counted is None:
+        return None
+    share = formulas.default_ppp("compute")
+    work = zip(counted.numbers("flops"), counted.numbers("bytes"), strict=True)
+    return sum(formulas.layer_time(flop, size, peak, gpu.bandwidth, share) for flop, size in work)
 
 
 def communication(records: Sequence[Record]) -> Table:
@@ -167,6 +181,12 @@ PPP = line_chart(
     rules=[Rule("y", formulas.default_ppp("compute"), "PALEO's default")],
     also=["layer"],
 )
+SUMS_DOTS = dot_chart(
+    ("machine", "model", "batch {batch}"),
+    Axis("value", "time of a forward pass", "s", log=True),
+    parts=("forward", "layers_hidden", "layers_synchronised", "predicted"),
+    transform=[{"filter": "datum.precision === 'float32' && isValid(datum.predicted)"}],
+)
 AGAINST_CAPTION = (
     "Layers with multiply-adds, float32, the largest batch; each layer is timed alone with its"
     " launch hidden. Above the dashed line a layer is slower than predicted. at_peak: predicted for"
@@ -201,7 +221,7 @@ FIGURES = [
         PPP,
         PPP_CAPTION,
     ),
-    Figure("sums", "The sum of the layers and the whole pass", ("paleo_measure",), sums),
+    Figure("sums", "The sum of the layers and the whole pass", ("paleo_measure",), sums, SUMS_DOTS),
     Figure(
         "communication",
         "All-reduce of the gradients and the links' peak",

@@ -8,7 +8,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from hpml_plugins import Axis, Figure, Record, Rule, Table, line_chart
+from hpml_plugins import Axis, Figure, Record, Rule, Table, dot_chart, line_chart
 
 STEPS = ("float", "weights", "activations", "biases", "integer")
 BY_HAND = ("quantization_steps",)
@@ -200,11 +200,16 @@ ACCURACY = line_chart(
     rules=[Rule("y", "float32", "float32")],
     transform=[{"filter": "isValid(datum.line)"}],
 )
+STEPS_CHART = dot_chart(
+    ("data", "machine"),
+    Axis("value", "accuracy", "%"),
+    parts=tuple(f"{step}_accuracy" for step in STEPS),
+)
 HISTOGRAM = line_chart(
     Axis("from", "value"),
     Axis("value", "share", "%", log=True, floor=1e-4),
     parts=("float", "bits8", "bits4", "bits2"),
-    panel=("machine", "layer"),
+    panel=("machine", "data", "layer"),
     steps=True,
     points=False,
     independent=("x", "y"),
@@ -258,7 +263,7 @@ ACTIVATIONS_CAPTION = (
 )
 _WEIGHTS, _ACTIVATIONS = partial(histogram, "weights"), partial(histogram, "activations")
 FIGURES = (
-    Figure("steps", "Accuracy after each step at 8 bits", BY_HAND, steps),
+    Figure("steps", "Accuracy after each step at 8 bits", BY_HAND, steps, STEPS_CHART),
     Figure("accuracy", "Accuracy by number of bits", BY_HAND, accuracy, ACCURACY),
     Figure("ranges", "Ranges of weights and activations", BY_HAND, ranges),
     Figure(

@@ -352,6 +352,9 @@ FLOP_DOTS = dot_chart(
     "precision",
 )
 ALL = ("roofline_model", "roofline_kernel", "roof_copy", "roof_matmul")
+TENSOR_CORES = dot_chart(
+    ("what", "precision"), Axis(SEEN, "share of the FLOP outside tensor cores", log=True), "machine"
+)
 FIGURES = (
     Figure(
         "roofline",
@@ -379,5 +382,6 @@ FIGURES = (
         "FLOP not visible to FADD, FMUL and FFMA counters",
         ("roofline_model",),
         tensor_cores,
+        TENSOR_CORES,
     ),
 )

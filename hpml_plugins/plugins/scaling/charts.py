@@ -337,6 +337,41 @@ STEP_CHART = bar_chart(
 )
 
 
+TABLE2_CHART = bar_chart(
+    ("batch {batch}", "machine", "dtype", "{gpus} GPUs"),
+    Axis("value", "time of an epoch", "s"),
+    parts=("compute", "exchange"),
+    marks={"epoch": "epoch, timed for itself"},
+    panel="method",
+    transform=[{"filter": "isValid(datum.compute) && datum.scaling === 'weak'"}],
+    independent=("x", "y"),
+)
+TABLE3_CHART = dot_chart(
+    ("method", "machine", "{gpus} GPUs", "batch {batch}"),
+    Axis("value", "bandwidth", "B/s", log=True),
+    parts=("by_subtraction", "bus_bandwidth", "last_rank", "ceiling"),
+    transform=[{"filter": "datum.dtype === 'float32' && datum.scaling === 'weak'"}],
+)
+LOADING_CHART = dot_chart(
+    ("machine", "{gpus} GPUs", "batch {batch}"),
+    Axis("value", "time of an epoch", "s", log=True),
+    parts=("train", *DATA, "epoch"),
+)
+LARGE_BATCH_CHART = dot_chart(
+    ("data", "machine", "{gpus} GPUs", "batch {batch}", "recipe"),
+    Axis("value", "accuracy after five epochs", "%", zero=True),
+    parts=("train_accuracy", "test_accuracy"),
+)
+WIRE_CHART = bar_chart(
+    ("machine", "method", "{gpus} GPUs"),
+    Axis("value", "sent in a step", "B"),
+    parts=tuple(metric.name for metric in WIRE_METRICS if metric.name != "at_start"),
+)
+STATISTICS_CHART = dot_chart(
+    ("machine", "data", "{gpus} ranks"),
+    Axis("value", "distance of a rank's statistics from the mean", log=True),
+    parts=("mean_drift", "variance_drift"),
+)
 EFFICIENCY_CAPTION = (
     "The number is the batch size: per GPU (weak) or total (strong). Dashed: 1, ideal scaling. A"
     " wide interval means a step limited by the host, or one whose clocks the power cap changes."
@@ -357,12 +392,17 @@ FIGURES = (
         "Table 2: computation and communication per epoch",
         (*SEVERAL, "scaling_loading"),
         table2,
+        TABLE2_CHART,
     ),
     Figure(
-        "loading", "An epoch with its data", ("scaling_loading", "scaling_loading_cpu"), loading
+        "loading",
+        "An epoch with its data",
+        ("scaling_loading", "scaling_loading_cpu"),
+        loading,
+        LOADING_CHART,
     ),
     Figure("use", "How far training fills one GPU", ("scaling_use",), use),
-    Figure("table3", "Table 3: bandwidth of the gradient reduction", SEVERAL, table3),
+    Figure("table3", "Table 3: bandwidth of the gradient reduction", SEVERAL, table3, TABLE3_CHART),
     Figure("speedup", "Speed-up by number of GPUs", ON_GPUS, speedups, SPEEDUP_CHART),
     Figure(
         "efficiency",
@@ -388,9 +428,13 @@ FIGURES = (
         STEP_CHART,
     ),
     Figure("vgg16", "VGG16: one GPU and several", ("scaling_vgg16",), vgg16),
-    Figure("wire", "Data sent per step", ("scaling_wire_ddp", "scaling_wire_dp"), wire),
-    Figure("large_batch", "Large batches after five epochs", LARGE, large_batch),
+    Figure("wire", "Data sent per step", ("scaling_wire_ddp", "scaling_wire_dp"), wire, WIRE_CHART),
+    Figure("large_batch", "Large batches after five epochs", LARGE, large_batch, LARGE_BATCH_CHART),
     Figure(
-        "statistics", "Running statistics of the ranks after five epochs", STATISTICS, statistics
+        "statistics",
+        "Running statistics of the ranks after five epochs",
+        STATISTICS,
+        statistics,
+        STATISTICS_CHART,
     ),
 )

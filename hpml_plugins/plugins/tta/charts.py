@@ -353,12 +353,11 @@ CURVES = line_chart(
     independent=("x", "y"),
 )
 OUT_OF_DISTRIBUTION = dot_chart(
-    ("images", "recipe"),
+    ("data", "images", "recipe"),
     Axis("accuracy", "accuracy", "%"),
     "machine",
     low="accuracy_low",
     high="accuracy_high",
-    panel="data",
 )
 UTILISATION = line_chart(
     Axis("time", "time", "s"),
