@@ -69,8 +69,8 @@ def test_asv_run_on_a_full_disk_keeps_what_is_finished_and_goes_on_later(
     )
     one_line(
         done,
-        "cannot write the Record: No space left on device; free space or fix permissions; what was"
-        " measured",
+        "cannot write the Record: No space left on device; free space or fix permissions;"
+        " measured points are kept",
     )
     killing.whole_files(kept)
     finished = killing.records_below(kept)

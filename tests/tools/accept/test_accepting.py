@@ -404,6 +404,20 @@ def test_the_exit_status_is_the_nodes_verdict(run: object, node: Node) -> None:
     assert "CANNOT SAY  this node" in text
 
 
+def test_a_page_that_cannot_be_written_is_refused_before_measuring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accept_command, "measure_node", lambda *_: pytest.fail("measured"))
+    with pytest.raises(OSError):
+        CliRunner().invoke(
+            accept_command.command,
+            ["--html", "/proc/page.html"],
+            obj=Settings(tmp_path / "registry.yaml"),
+            standalone_mode=False,
+            catch_exceptions=False,
+        )
+
+
 def test_a_failed_value_is_measured_again_and_both_outcomes_are_reported(
     run: object,
 ) -> None:
