@@ -28,7 +28,7 @@ def test_without_slurm_and_without_a_file_it_measures_here(site: Site) -> None:
         in done.stdout
     )
     assert f"{machine}: job " in done.stdout
-    assert "[100.00%]" in done.stdout
+    assert "Measured 12 points of 1 benchmark" in done.stdout
     assert [record.status for record in site.records(machine)] == ["ok"] * 12
     (job,) = json.loads(site.hpml("jobs", "--json").stdout)
     assert (job["state"], job["attempts"], job["progress"]) == ("done", 1, 1.0)
