@@ -8,6 +8,7 @@ each different value is another level.
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import math
 from collections import Counter
@@ -115,7 +116,7 @@ class Readings:
         cards = np.array(
             [numbers.setdefault(reading.card, len(numbers)) for reading in self.readings]
         )
-        spreads = [reading.spread or UNKNOWN_SPREAD for reading in self.readings]
+        spreads = [_rounded(reading.spread or UNKNOWN_SPREAD) for reading in self.readings]
         newest = spreads[-1] if math.isfinite(spreads[-1].same_freedom) else UNKNOWN_SPREAD
         runs = np.array([max(spread.same_card, FLOOR**2) for spread in spreads])
         between = max(newest.any_card - newest.same_card, 0.0)
@@ -129,6 +130,18 @@ class Readings:
         busy = np.array([reading.is_busy for reading in self.readings])
         variances = runs, freedom, between, newest.any_freedom
         return ReadingSeries(values, cards, *variances, covariates, busy)
+
+    def digest(self) -> bytes:
+        """A digest of everything that decides the levels."""
+        numbers: dict[str, int] = {}
+        rows = []
+        for reading in self.readings:
+            card = numbers.setdefault(reading.card, len(numbers))
+            spread = _rounded(reading.spread or UNKNOWN_SPREAD)
+            known = reading.value, _reference(reading), reading.is_busy
+            rows.append((*known, card, *spread, _has_interval(reading)))
+        table = np.array(rows, float)
+        return hashlib.sha256(self.revisions.tobytes() + table.tobytes()).digest()
 
     @property
     def _scale(self) -> float:
@@ -206,11 +219,7 @@ class Readings:
     def _is_level(self, first: int, end: int) -> bool:
         """Whether there are enough readings for a level: a single outlier is decided by the next
         run."""
-        estimates = (reading.estimate for reading in self.readings[first:end])
-        known = sum(
-            estimate.low is not None and math.isfinite(estimate.low)
-            for estimate in estimates
-        )
+        known = sum(_has_interval(reading) for reading in self.readings[first:end])
         counted = sum(reading.spread == EXACT for reading in self.readings[first:end])
         return known >= ENOUGH_WITH_INTERVAL or counted >= ENOUGH or end - first >= ENOUGH
 
@@ -226,6 +235,18 @@ class Readings:
             scatter,
             drifts_to,
         )
+
+
+@functools.lru_cache(maxsize=4096)
+def _rounded(spread: Spread) -> Spread:
+    """With three digits: a run of another series changes a variance pooled with it by less, so that
+    the levels stay the same, and need not be searched again."""
+    return Spread(*(float(f"{each:.3g}") for each in spread))
+
+
+def _has_interval(reading: MeasuredValue) -> bool:
+    low = reading.estimate.low
+    return low is not None and math.isfinite(low)
 
 
 def _reference(reading: MeasuredValue) -> float:

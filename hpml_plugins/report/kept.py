@@ -1,5 +1,5 @@
-"""Cached results of publishing, in the user's cache: charts, the values of Records, and the
-back-test.
+"""Cached results of publishing, in the user's cache: charts, the values of Records, the back-test,
+and the levels of series.
 
 Losing the cache only costs time.
 """
@@ -25,6 +25,7 @@ _MOST_UNUSED: Final = 256 << 20
 CHARTS: Final = "charts"
 READINGS: Final = "readings"
 EVIDENCE: Final = "evidence"
+LEVELS: Final = "levels"
 #: This package's code and data.
 _PACKAGE: Final = Path(__file__).parents[1]
 
@@ -58,7 +59,7 @@ def remove_unused(started: float) -> None:
     started: of this publish, s since 1970.
     """
     unused = []
-    for kind in (CHARTS, READINGS, EVIDENCE):
+    for kind in (CHARTS, READINGS, EVIDENCE, LEVELS):
         with suppress(OSError):
             for file in kept_file("", kind).iterdir():
                 status = file.stat()

@@ -16,17 +16,16 @@ import operator
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from hpml_plugins.analysis.levels import (
     ENOUGH_WITH_INTERVAL,
     Level,
-    Levels,
     Readings,
     best_level,
 )
 from hpml_plugins.analysis.measured import Values
-from hpml_plugins.analysis.segments import BEGIN, END, Contrast
+from hpml_plugins.analysis.segments import BEGIN, Contrast
 from hpml_plugins.analysis.verdicts import (
     ERROR_RATE,
     SIGNATURE_DECIMALS,
@@ -37,6 +36,7 @@ from hpml_plugins.analysis.verdicts import (
 )
 from hpml_plugins.model import formatting
 from hpml_plugins.report.reading import History, Machine, Outcome, TrackedMetric
+from hpml_plugins.report.site.found_levels import FindLevels, Question, find_levels
 from hpml_plugins.report.site.nodes import Gaps
 
 #: The smallest relative change of a level that counts.
@@ -49,9 +49,6 @@ USUAL = 5
 SUSPICION_RATE = 0.2
 #: Why a value is not judged that is placed only by its date.
 BY_DATE = "placed by date alone"
-#: A question about the levels of a series: whether a level and the next differ, whether a level
-#: drifts, and whether the newest differs from the best; with the number of the level.
-Question = tuple[Literal["next", "drift", "lasting"], int]
 
 
 @dataclass(frozen=True)
@@ -230,7 +227,7 @@ def places_of(metric: TrackedMetric) -> Iterator[tuple[str, str, str]]:
             yield label, machine, branch
 
 
-def find_changes(history: History) -> list[MeasuredSeries]:
+def find_changes(history: History, find: FindLevels = find_levels) -> list[MeasuredSeries]:
     """Every series with enough readings for a verdict, with its levels."""
     found: list[tuple[MeasuredSeries, dict[Question, Contrast]]] = []
     machines = {machine.name: machine for machine in history.machines}
@@ -243,12 +240,8 @@ def find_changes(history: History) -> list[MeasuredSeries]:
             ]
             readings = Readings.of(line)
             if len(readings.readings) >= 2 * ENOUGH_WITH_INTERVAL:
-                found.append(
-                    ask(
-                        MeasuredSeries(metric, label, machines[name], branch=branch),
-                        readings,
-                    )
-                )
+                series = MeasuredSeries(metric, label, machines[name], branch=branch)
+                found.append(ask(series, readings, find))
     chances = correct([each.p for _, asked in found for each in asked.values()])
     certain = iter([chance < ERROR_RATE for chance in chances])
     return [
@@ -258,35 +251,18 @@ def find_changes(history: History) -> list[MeasuredSeries]:
 
 
 def ask(
-    series: MeasuredSeries, readings: Readings
+    series: MeasuredSeries, readings: Readings, find: FindLevels = find_levels
 ) -> tuple[MeasuredSeries, dict[Question, Contrast]]:
     """The series with its levels, and the difference for each question."""
-    levels = readings.find_levels()
-    asked = _questions(levels, series.metric.direction)
+    levels, answers = find(readings, series.metric.direction)
     told = replace(
         series,
-        levels=levels.levels,
-        bounds={question: levels.bound(each) for question, each in asked.items()},
+        levels=levels,
+        bounds={each.question: each.bound for each in answers},
         judged=len(readings.readings),
         left_out=readings.left_out,
     )
-    return told, asked
-
-
-def _questions(levels: Levels, direction: str) -> dict[Question, Contrast]:
-    """The difference for each question; a series with a single level has one trivial question."""
-    asked: dict[Question, Contrast] = {
-        ("next", number): each for number, each in enumerate(levels.steps())
-    }
-    for number, level in enumerate(levels.levels):
-        if level.end is not None:
-            asked["drift", number] = levels.contrast((number, BEGIN), (number, END))
-    if levels.levels:
-        newest = len(levels.levels) - 1
-        asked["lasting", 0] = levels.contrast(
-            best_level(levels.levels, direction), (newest, END)
-        )
-    return asked
+    return told, {each.question: each.difference for each in answers}
 
 
 def _verdict(old: float, new: float, direction: str) -> str:

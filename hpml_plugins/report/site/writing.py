@@ -28,6 +28,7 @@ from hpml_plugins.report.site.components import (
 )
 from hpml_plugins.report.site.data_files import INDEX, write_data_files
 from hpml_plugins.report.site.evidence import fill_evidence, find_evidence
+from hpml_plugins.report.site.found_levels import kept_levels
 from hpml_plugins.report.site.further import Site, collect_pages, write_pages
 from hpml_plugins.report.site.manifest import write_manifest
 from hpml_plugins.report.site.matrix import build, read_costs
@@ -110,7 +111,8 @@ def _write(
     )
     name_machines(history, declarations)
     matrix = build(history, read_costs(Path()))
-    series = changes.find_changes(history)
+    with kept_levels(Path(conf.results_dir)) as find:
+        series = changes.find_changes(history, find)
     found = nodes.find_nodes(history)
     commit_url = commit_links(str(conf.show_commit_url))
     gaps = nodes.find_gaps(history, found)

@@ -101,6 +101,8 @@ def test_a_site_published_after_a_change_is_the_one_published_from_nothing(
         measure(project, H200, day, float(day), 1e-5)
     project.publish()
     before = contents(project.html)
+    kept = {each.name for each in (project.folder / ".cache" / "hpml").iterdir()}
+    assert {"charts", "evidence", "levels", "readings"} <= kept
     change(project)
     assert "Nothing has changed" not in project.publish()
     again = contents(project.html)
