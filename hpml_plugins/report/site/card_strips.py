@@ -3,11 +3,7 @@ the next card, and the published peak."""
 
 from __future__ import annotations
 
-import itertools
-import math
-import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -26,83 +22,49 @@ LONGEST_LABEL = 32
 MOST_DOTS = 200
 
 
-@dataclass(frozen=True)
-class TypeStrip:
-    """One type.  colour: its class in the style sheet.  low, high: the interval for the next card.
-
-    peak: the value that corresponds to the published peak, or None.  cards: the number averaged.
-    spread: the difference between them, `2.1 %`; "" for one card.
-    """
-
-    name: str
-    colour: str
-    readings: Sequence[MeasuredValue]
-    low: float | None
-    high: float | None
-    peak: float | None
-    cards: int = 1
-    spread: str = ""
-
-
-def find_strips(row: TaskRow, columns: Sequence[TypeColumn]) -> list[TypeStrip]:
-    """The types that have a value in a row."""
-    return [
-        _strip(row, row.cells[column.number], column)
-        for column in columns
-        if column.number in row.cells
-    ]
-
-
-def _strip(row: TaskRow, cell: TaskCell, column: TypeColumn) -> TypeStrip:
-    estimate = cell.number.estimate
-    shared = cell.share if row.metric.unit != "s" else None
-    return TypeStrip(
-        column.label,
-        column.colour,
-        row.readings(column.number) or [cell.number],
-        estimate.low,
-        estimate.high,
-        cell.number.value / shared if shared else None,
-        cell.cards,
-        _spread(cell),
-    )
-
-
-def _spread(cell: TaskCell) -> str:
-    levels = [level.level for level in cell.number.levels]
-    if len(levels) < 2:
-        return ""
-    return f"{100 * (math.exp(max(levels) - min(levels)) - 1):.2g} %"
-
-
-def draw(strips: Sequence[TypeStrip], unit: str) -> Markup:
-    """The picture as SVG, with the values as titles."""
+def draw(row: TaskRow, columns: Sequence[TypeColumn]) -> Markup:
+    """The picture as SVG, with the values as titles.  columns: those of the row that it shows."""
+    unit = row.metric.unit
     cards = [
-        (strip, card, values)
-        for strip in strips
-        for card, values in sorted(_by_card(strip.readings).items(), key=_smallest)
+        (column, card, values)
+        for column in columns
+        for card, values in sorted(
+            _by_card(row.readings(column.number)).items(), key=_smallest
+        )
     ]
     shown = cards[:MOST_CARDS]
     lines = [
         Strip(
-            f"{_of_type(strip.name)[: LONGEST_LABEL - len(card)]} {card}".rstrip(),
-            strip.colour,
+            f"{_of_type(column.label)[: LONGEST_LABEL - len(card)]} {card}".rstrip(),
+            column.colour,
             [(each.value, _told(each, unit)) for each in values[-MOST_DOTS:]],
         )
-        for strip, card, values in shown
+        for column, card, values in shown
     ]
     bands = []
     first = 0
-    for strip, of_type in itertools.groupby(shown, key=operator.itemgetter(0)):
-        end = first + len(list(of_type))
-        bands.append(StripBand(first, end, strip.colour, strip.low, strip.high, strip.peak))
-        first = end
+    for column in columns:
+        count = sum(of is column for of, _, _ in shown)
+        cell = row.cells[column.number]
+        of_next = cell.number.estimate
+        band = StripBand(
+            first, first + count, column.colour, of_next.low, of_next.high, _peak(row, cell)
+        )
+        first += count
+        bands.append(band)
     values = [each.value for _, _, of_card in shown for each in of_card]
-    ends = [end for strip in strips for end in (strip.low, strip.high) if end is not None]
-    peaks = [strip.peak for strip in strips if strip.peak and strip.peak < 2 * max(values)]
+    ends = [end for band in bands for end in (band.low, band.high) if end is not None]
+    peaks = [band.peak for band in bands if band.peak and band.peak < 2 * max(values)]
     axis = [*values, *svg.near(values, ends), *peaks]
     about = "One line per card, one dot per Record"
-    return draw_strips(lines, axis, unit, about, bands, len(cards) - len(shown))
+    drawn = [band for band in bands if band.first < band.end]
+    return draw_strips(lines, axis, unit, about, drawn, len(cards) - len(shown))
+
+
+def _peak(row: TaskRow, cell: TaskCell) -> float | None:
+    """The value that corresponds to the published peak."""
+    shared = cell.share if row.metric.unit != "s" else None
+    return cell.number.value / shared if shared else None
 
 
 def _of_type(name: str) -> str:

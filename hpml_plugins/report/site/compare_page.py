@@ -17,7 +17,7 @@ from hpml_plugins.model import formatting
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site import answers
 from hpml_plugins.report.site.all_points import write_points
-from hpml_plugins.report.site.card_strips import draw, find_strips
+from hpml_plugins.report.site.card_strips import draw
 from hpml_plugins.report.site.changes import Judged, Shift
 from hpml_plugins.report.site.matrix import Matrix, TaskRow, TypeColumn
 from hpml_plugins.report.site.nodes import Gaps
@@ -145,12 +145,13 @@ def _columns(rows: Sequence[TaskRow], matrix: Matrix) -> list[TypeColumn]:
 
 def _drawer(row: TaskRow, columns: Sequence[TypeColumn]) -> str:
     """The details below a row: its cards, the command that repeats it, and links."""
-    strips = find_strips(row, columns)
+    measured = row.measured(columns)
     benchmark = row.metric.benchmark
     return fill(
         "drawer.html",
-        picture=draw(strips, row.metric.unit),
-        strips=strips,
+        picture=draw(row, measured),
+        row=row,
+        measured=measured,
         command=run_command(benchmark, row.point),
         about=benchmark.description,
         link=point_link(benchmark.name, row.metric.metric, row.point),

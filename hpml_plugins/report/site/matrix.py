@@ -4,6 +4,7 @@ the Records."""
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -118,6 +119,14 @@ class TaskCell:
         """The number of cards averaged."""
         return len(self.number.levels) or 1
 
+    @property
+    def spread(self) -> str:
+        """The difference between them, `2.1 %`; "" for one card."""
+        levels = [level.level for level in self.number.levels]
+        if len(levels) < 2:
+            return ""
+        return f"{100 * (math.exp(max(levels) - min(levels)) - 1):.2g} %"
+
 
 @dataclass(frozen=True)
 class TaskRow:
@@ -136,14 +145,19 @@ class TaskRow:
     task: str
     section: str
 
+    def measured(self, columns: Sequence[TypeColumn]) -> list[TypeColumn]:
+        """The columns that have a number."""
+        return [column for column in columns if column.number in self.cells]
+
     def readings(self, column: int) -> list[MeasuredValue]:
-        """The runs behind the number of a column, in this row's regime."""
+        """The runs behind the number of a column, in this row's regime; at least the number."""
         name = self.metric.metric
         cell = self.cells[column]
         code = cell.values[name].code
         found = [run for run in cell.runs if run.code == code and name in run.values]
         values = [run.values[name] for run in found]
-        return list(map(at_boost, values)) if self.regime == BOOST else values
+        shown = list(map(at_boost, values)) if self.regime == BOOST else values
+        return shown or [cell.number]
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ from hpml_plugins.report.reading import (
 from hpml_plugins.report.shares import describe_shares
 from hpml_plugins.report.site import line_chart, svg
 from hpml_plugins.report.site.card_strips import draw as draw_cards
-from hpml_plugins.report.site.card_strips import find_strips
 from hpml_plugins.report.site.changes import MeasuredSeries
 from hpml_plugins.report.site.data_files import FOLDER, data_path
 from hpml_plugins.report.site.line_chart import ChartLine, Dot, Mark
@@ -111,13 +110,13 @@ class PointDetails:
             for machine in self.history.machines
         ]
         lines = _named(found)
-        strips = find_strips(self.row, self.columns)
-        of_gpus = {column.label for column in self.columns if column.count}
-        split = _gpus_apart(strips, [each.name in of_gpus for each in strips])
+        measured = self.row.measured(self.columns)
+        split = _gpus_apart(measured, [column.count > 0 for column in measured])
         return fill(
             "point.html",
-            strips=strips,
-            cards_pictures=[draw_cards(alike, metric.unit) for alike in split],
+            row=self.row,
+            measured=measured,
+            cards_pictures=[draw_cards(self.row, alike) for alike in split],
             facts=self._facts(lines),
             charts=list(self._charts(lines)),
             lines=lines,
