@@ -15,7 +15,7 @@ import click
 
 from hpml_plugins.cli import Settings, json_option, print_json
 from hpml_plugins.errors import UsageError, nearest
-from hpml_plugins.host import GROUP, Host, entry_points, make_host
+from hpml_plugins.host import GROUP, Declared, Host, entry_points, make_host
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, unmet
@@ -114,22 +114,23 @@ def _format_entry(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _listing(host: Host) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = [
-        {
-            "plugin": benchmark.plugin.name,
-            "benchmark": benchmark.name,
-            "version": benchmark.version,
-            "description": benchmark.description,
-            "metrics": {metric.name: metric.unit for metric in benchmark.metrics},
-            "grid": benchmark.grid,
-            "points": len(benchmark.chosen_points()),
-            "skipped": Counter(benchmark.unmet.values()),
-        }
-        for benchmark in host.benchmarks()
+    broken = [
+        {"plugin": plugin.entry.name, "broken": str(plugin.error)} for plugin in host.broken
     ]
-    for plugin in host.broken:
-        rows.append({"plugin": plugin.entry.name, "broken": str(plugin.error)})
-    return rows
+    return [*map(_row, host.benchmarks()), *broken]
+
+
+def _row(benchmark: Declared) -> dict[str, Any]:
+    return {
+        "plugin": benchmark.plugin.name,
+        "benchmark": benchmark.name,
+        "version": benchmark.version,
+        "description": benchmark.description,
+        "metrics": {metric.name: metric.unit for metric in benchmark.metrics},
+        "grid": benchmark.grid,
+        "points": len(benchmark.chosen_points()),
+        "skipped": Counter(benchmark.unmet.values()),
+    }
 
 
 def _listing_of_asv(results: Path) -> list[dict[str, Any]]:
@@ -142,7 +143,7 @@ def _listing_of_asv(results: Path) -> list[dict[str, Any]]:
             "description": each.pretty_name,
             "metrics": {"value": each.symbol},
             "grid": dict(zip(each.param_names, each.params, strict=True)),
-            "points": sum(1 for _ in each.points()),
+            "points": len(list(each.points())),
             "skipped": {},
         }
         for name, each in foreign_declarations(results).items()

@@ -334,11 +334,11 @@ class _ChartBuilder:
             params.append({"name": "shown", "select": shown, "bind": "legend"})
         layers = [*self.drawn, *self.layers]
         needed = {*zoom, *({"color"} if self.coloured else ())}
-        carrier = next(
-            n
-            for n, one in enumerate(layers)
-            if all("field" in one["encoding"].get(k, {}) for k in needed)
-        )
+
+        def has_fields(layer: Layer) -> bool:
+            return all("field" in layer["encoding"].get(each, {}) for each in needed)
+
+        carrier = next(place for place, layer in enumerate(layers) if has_fields(layer))
         layers[carrier] = {**layers[carrier], "params": params}
         return {"layer": layers}
 
@@ -614,8 +614,7 @@ def complete(
     made = _copied(chart)
     meta = made.pop("usermeta", {})  # vega-embed would read its own options from it
     rows = [_finite(row) for row in told_apart(table).rows()]
-    needs = meta.get("needs", ())
-    drawn = [row for row in rows if all(row[name] is not None for name in needs)]
+    drawn = [row for row in rows if _has_all(row, meta.get("needs", ()))]
     inner = made.get("spec", made)
     if "spec" in made:
         panels = len({label_of(row, meta["panel"]) for row in drawn})
@@ -673,6 +672,11 @@ def _panel_size(panels: int, across: int) -> Layer:
     if across == 2:
         return {"width": PANEL, "height": 220}
     return {"width": 2 * PANEL // across - 10, "height": 130}
+
+
+def _has_all(row: Mapping[str, Cell], names: Columns) -> bool:
+    """Whether none of these columns is empty in the row."""
+    return None not in (row[name] for name in names)
 
 
 def _labels(rows: Iterable[Mapping[str, Cell]], columns: Columns) -> list[str]:

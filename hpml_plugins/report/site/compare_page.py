@@ -98,13 +98,9 @@ def write_compare_page(
     for number, row in enumerate(rows):
         if row.cells:
             write_data(html_dir, f"{FOLDER}/row-{number}.js", _drawer(row, columns))
-    sections = [
-        (
-            section,
-            [(number, row) for number, row in enumerate(rows) if row.section == section],
-        )
-        for section in dict.fromkeys(row.section for row in rows)
-    ]
+    sections: dict[str, list[tuple[int, TaskRow]]] = {}
+    for number, row in enumerate(rows):
+        sections.setdefault(row.section, []).append((number, row))
     write_page(
         html_dir,
         "index.html",
@@ -113,7 +109,7 @@ def write_compare_page(
         columns=columns,
         base=base,
         shown_count=shown_count,
-        sections=sections,
+        sections=sections.items(),
         cells=[
             {number: show_cell(row, cell) for number, cell in row.cells.items()}
             for row in rows

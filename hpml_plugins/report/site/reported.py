@@ -23,12 +23,13 @@ def reported() -> dict[str, list[tuple[ReportedFigure, float | None]]]:
     figures = sorted(
         reported_figures(), key=lambda each: (types[each.gpu][0], -each.gpus, -each.value)
     )
-    return {
-        title: [
-            (each, _share(each, types[each.gpu][1])) for each in figures if each.row == row
-        ]
-        for row, title in ROWS.items()
+    found: dict[str, list[tuple[ReportedFigure, float | None]]] = {
+        title: [] for title in ROWS.values()
     }
+    for each in figures:
+        _, gpu = types[each.gpu]
+        found[ROWS[each.row]].append((each, _share(each, gpu)))
+    return found
 
 
 def _share(figure: ReportedFigure, gpu: GpuType) -> float | None:

@@ -162,16 +162,15 @@ def judge(
             hypotheses[_hypothesis(number, value)] = value.difference.p
             values[number].append(value)
     corrected = dict(zip(hypotheses, correct(list(hypotheses.values())), strict=True))
-    return [
-        [
-            replace(
-                each,
-                difference=each.difference._replace(p=corrected[_hypothesis(number, each)]),
-            )
-            for each in of_point
-        ]
-        for number, of_point in enumerate(values)
-    ]
+    judged = []
+    for number, of_point in enumerate(values):
+        chances = [corrected[_hypothesis(number, each)] for each in of_point]
+        judged.append(list(map(_with_chance, of_point, chances)))
+    return judged
+
+
+def _with_chance(value: GatedValue, p: float) -> GatedValue:
+    return replace(value, difference=value.difference._replace(p=p))
 
 
 def _hypothesis(number: int, value: GatedValue) -> tuple[int, str]:

@@ -121,11 +121,10 @@ class Results:
     ) -> dict[str, Any]:
         """List the measured values of a benchmark, newest first, with intervals and commits."""
         frame = self._frame()
-        rows = [
-            {name: row.get(name) for name in _HISTORY}
-            for row in frame.select(benchmark, machine).rows()
-            if metric in ("", row.get("metric")) and row["status"] == "ok"
-        ]
+        rows = []
+        for row in frame.select(benchmark, machine).rows():
+            if metric in ("", row.get("metric")) and row["status"] == "ok":
+                rows.append({name: row.get(name) for name in _HISTORY})
         if not rows:
             raise ValueError(f"no measured value of {benchmark!r} on {machine!r} here")
         for row in rows:
