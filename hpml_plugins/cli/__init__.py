@@ -143,6 +143,8 @@ INTO = click.option(
 DRY_RUN = click.option(
     "--dry-run", is_flag=True, help="Show what would be written; write nothing."
 )
+#: Of the commands that measure, and whose results are not added to the project's.
+RECORD = click.option("--record", type=FILE, help="Append all Records to this file.")
 
 
 def json_option(text: str = "Print JSON.") -> Callable[[Any], Any]:

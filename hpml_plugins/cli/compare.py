@@ -16,6 +16,7 @@ from hpml_plugins.cli import Settings
 from hpml_plugins.cli.results import (
     BRANCH,
     FORMAT,
+    MACHINE,
     RESULTS,
     find_order,
     refuse_unknown_machine,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 @click.argument("b")
 @FORMAT
 @click.option("--benchmark", help="Only this benchmark.")
-@click.option("--machine", help="Only Records of this machine.")
+@MACHINE
 @click.option(
     "--all",
     "everything",

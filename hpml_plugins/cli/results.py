@@ -45,6 +45,7 @@ FORMAT = click.option(
     show_default=True,
     help="How to write the tables.",
 )
+MACHINE = click.option("--machine", help="Only Records of this machine.")
 BRANCH = click.option(
     "--branch",
     help=(
@@ -149,7 +150,7 @@ def _show_changes(planned: Merge) -> None:
     default="",
     help="Only Records of this commit; its first characters are enough.",
 )
-@click.option("--machine", help="Only Records of this machine.")
+@MACHINE
 @click.option(
     "-p",
     "--param",

@@ -13,7 +13,7 @@ from typing import get_args
 import click
 import msgspec
 
-from hpml_plugins.cli import FILE, PATH, Settings, json_option, print_json
+from hpml_plugins.cli import FILE, PATH, RECORD, Settings, json_option, print_json
 from hpml_plugins.errors import Failure, UsageError
 from hpml_plugins.model import Record, Table, counted, format_point, quantity
 from hpml_plugins.report import as_text
@@ -68,7 +68,7 @@ WRONG = (Failure.CHECK, Failure.GPU)
     type=click.Choice([*get_args(Component), BITS]),
     help="Measure only this component; no card passes then.",
 )
-@click.option("--record", type=FILE, help="Append all Records to this file.")
+@RECORD
 @click.option(
     "--list", "only_list", is_flag=True, help="Show the points, and measure nothing."
 )

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from hpml_plugins.asv import prepare, read_configuration
-from hpml_plugins.cli import FILE, Settings
+from hpml_plugins.cli import FILE, RECORD, Settings
 from hpml_plugins.errors import UsageError, regular_expression
 from hpml_plugins.model import counted, name_point
 from hpml_plugins.node import describe_load
@@ -100,11 +100,7 @@ NOT_JUDGED = 3
 @click.option(
     "--page", default="", help="The address of the published site, for the report."
 )
-@click.option(
-    "--record",
-    type=FILE,
-    help="Append all Records to this file.",
-)
+@RECORD
 @click.pass_obj
 def command(
     settings: Settings,

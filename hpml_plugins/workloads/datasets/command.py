@@ -27,6 +27,7 @@ from hpml_plugins.workloads.datasets.source import DataSource
 LARGEST_RATIO = 100
 #: Archives smaller than this, B, may unpack to LARGEST_RATIO times this size.
 SMALLEST = 1 << 18
+ROOT = click.option("--root", type=PATH, help="Where to put it; default: the user's cache.")
 _PACKED: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
@@ -46,11 +47,7 @@ def command(context: click.Context) -> int:
 
 @command.command("get")
 @click.argument("name")
-@click.option(
-    "--root",
-    type=PATH,
-    help="Where to put it; default: the user's cache.",
-)
+@ROOT
 def get(name: str, root: Path | None) -> int:
     """Download NAME with torchvision's loader, which checks its MD5."""
     say(f"{name} is in {download(name, root or cache() / 'data')}")
@@ -62,11 +59,7 @@ def get(name: str, root: Path | None) -> int:
 @click.option(
     "--name", default="", help="The data set; default: the archive's name without endings."
 )
-@click.option(
-    "--root",
-    type=PATH,
-    help="Where to put it; default: the user's cache.",
-)
+@ROOT
 def add(archive: Path, name: str, root: Path | None) -> int:
     """Unpack ARCHIVE, a .tar, .tar.gz or .tar.xz that holds a data set."""
     say(f"unpacked into {unpack(archive, root or cache() / 'data', name)}")
