@@ -155,6 +155,11 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
     file: str = ""
     revision: int = -1
 
+    @property
+    def card(self) -> str:
+        """The cards that measured it, see `card_of`; "" without a number."""
+        return next((each.card for each in self.readings.values()), "")
+
     @classmethod
     def of(cls, record: Record, offsets: tuple[int, ...] = ()) -> Outcome:
         """What is kept of a Record."""
@@ -317,6 +322,14 @@ class History:
             self.order[each]
             for each in self.order.lines[self.order.branch] & self.order.keys()
         )
+
+    def commit_of(self, revision: int) -> str:
+        """The full hash of the commit of a published revision."""
+        return self.commits[self.columns[revision]]
+
+    def date_of(self, revision: int) -> float:
+        """Its date, ms since 1970."""
+        return self.dates[self.columns[revision]]
 
     def outside_of(self, benchmarks: Container[str]) -> Counter[str]:
         """The number of Records of these benchmarks outside the line of the first branch, by

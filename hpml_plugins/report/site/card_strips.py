@@ -11,7 +11,7 @@ from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.report.site import svg
 from hpml_plugins.report.site.matrix import TaskCell, TaskRow, TypeColumn
-from hpml_plugins.report.site.page import day
+from hpml_plugins.report.site.page import minute
 from hpml_plugins.report.site.strips import Strip, StripBand, draw_strips
 
 #: The most lines of a picture, one per card.
@@ -77,7 +77,7 @@ def _smallest(item: tuple[str, Sequence[MeasuredValue]]) -> float:
 
 
 def _told(value: MeasuredValue, unit: str) -> str:
-    return f"{quantity(value.value, unit)}, {day(1000 * value.started, '%Y-%m-%d %H:%M')}"
+    return f"{quantity(value.value, unit)}, {minute(value.started)}"
 
 
 def _by_card(readings: Sequence[MeasuredValue]) -> dict[str, list[MeasuredValue]]:

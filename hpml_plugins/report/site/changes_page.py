@@ -65,7 +65,7 @@ def write_changes(
             shown = {**show_shift(shift, history), "kind": kind}
             if kind == "open regression":
                 feed.append(shown)
-            shown["spark"] = _spark(shift, history)
+            shown["spark"] = _spark(shift)
             (circumstances if shown["differences"] else code).append(shown)
     write_feed(html_dir / "regressions.xml", feed, project, gaps, judged)
     write_page(
@@ -94,15 +94,13 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
     change = shift.change
     metric = series.metric
     machine = series.machine.name
-    old, new = (
-        history.commits[history.columns[revision]]
-        for revision in (change.last, change.first)
-    )
+    old = history.commit_of(change.last)
+    new = history.commit_of(change.first)
     commits = [new] if change.first == change.last + 1 else [old, new]
     texts = metric.benchmark.points[series.label]
     selection = {"machine": machine, **({"branch": series.branch} if series.branch else {})}
     selection |= {f"p-{name}": text for name, text in texts.items()}
-    date = history.dates[history.columns[change.first]]
+    date = history.date_of(change.first)
     line = {
         o.revision: o
         for o, _ in metric.line(series.label, machine, series.branch)
@@ -151,7 +149,7 @@ def describe_steps(change: Change, history: History) -> str:
         return ""
     told = [
         f"{step.wording} {'up to' if step.drifts else 'at'}"
-        f" {history.commits[history.columns[step.first]][:8]}"
+        f" {history.commit_of(step.first)[:8]}"
         for step in sorted(change.steps, key=operator.attrgetter("size"), reverse=True)[
             :MOST_STEPS
         ]
@@ -167,7 +165,7 @@ def _line(shift: Shift) -> list[Outcome]:
     return [outcome for outcome, value in line if value]
 
 
-def _spark(shift: Shift, history: History) -> Markup:
+def _spark(shift: Shift) -> Markup:
     """The newest values of the series, including the change."""
     line = _line(shift)[-MOST_VALUES:]
     metric = shift.series.metric
@@ -177,7 +175,7 @@ def _spark(shift: Shift, history: History) -> Markup:
     dots = []
     for number, (outcome, value) in enumerate(zip(line, values, strict=True)):
         new = outcome.revision >= shift.change.first
-        title = history.commits[history.columns[outcome.revision]][:8]
+        title = outcome.commit[:8]
         dots.append((number, value, shift.change.verdict if new else "", title))
     x = svg.PixelAxis(0, len(values) - 1, 6, WIDTH - 6)
     y = svg.PixelAxis.around(values, HEIGHT - 6, 6)

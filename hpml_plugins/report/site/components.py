@@ -3,7 +3,6 @@ type, what each type has measured, and how often each warning occurred."""
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 import statistics
@@ -98,9 +97,8 @@ def find_hosts(history: History) -> dict[str, str]:
     for benchmark in history.benchmarks:
         for place in benchmark.index:
             for outcome in benchmark.index.stored(place):
-                for reading in itertools.islice(outcome.readings.values(), 1):
-                    if outcome.host:
-                        found.setdefault(reading.card, set()).add(outcome.host)
+                if outcome.host and outcome.card:
+                    found.setdefault(outcome.card, set()).add(outcome.host)
     return {card: hosts.pop() for card, hosts in found.items() if len(hosts) == 1}
 
 

@@ -236,12 +236,9 @@ def _cards_of_machines(history: History) -> dict[str, set[str]]:
         for point, machine in benchmark.index:
             cards = found.setdefault(machine, set())
             for outcome in benchmark.index.on_line((point, machine)):
-                for reading in itertools.islice(outcome.readings.values(), 1):
-                    cards.update(
-                        card
-                        for card in reading.card.split(",")
-                        if card.startswith(("GPU-", "MIG-"))
-                    )
+                for card in outcome.card.split(","):
+                    if card.startswith(("GPU-", "MIG-")):
+                        cards.add(card)
     return found
 
 

@@ -18,7 +18,7 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import describe_share, format_card
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.reading import History, Machine, TrackedBenchmark, TrackedMetric
-from hpml_plugins.report.site.page import day, point_link
+from hpml_plugins.report.site.page import day, minute, point_link
 
 #: For one benchmark on one machine; the others are counted, and are in the Records.
 MOST_WARNINGS = 6
@@ -36,7 +36,6 @@ STALE_DAYS = 30
 #: A point is no longer measured if the machine has since measured this many times as many points
 #: as it has, and no earlier gap was longer. A partial run counts for what it measured.
 ENOUGH_PASSES = 2
-_MINUTE = "%Y-%m-%d %H:%M"
 #: (status: "skipped", "failed", "retracted", or "warning" for valid points; the reason) → the
 #: points, in words.
 Reasons = dict[tuple[str, str], list[str]]
@@ -247,16 +246,12 @@ def _runs(
                             str(outcome.status),
                         )
                     )
-                for each in itertools.islice(outcome.readings.values(), 1):
-                    cards.setdefault(each.card, []).append(outcome.started)
+                if outcome.card:
+                    cards.setdefault(outcome.card, []).append(outcome.started)
     newest = heapq.nlargest(MOST_CARDS, cards.items(), key=lambda card: max(card[1]))
-    shown = [
-        (format_card(card), len(times), day(1000 * max(times), _MINUTE))
-        for card, times in newest
-        if card
-    ]
+    shown = [(format_card(card), len(times), minute(max(times))) for card, times in newest]
     runs = [
-        (day(1000 * when, _MINUTE), title, link, status)
+        (minute(when), title, link, status)
         for when, title, link, status in heapq.nlargest(MOST_RUNS, started)
     ]
     return tuple(shown), tuple(runs)

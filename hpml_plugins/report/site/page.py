@@ -249,3 +249,8 @@ def day(date: float, form: str = "%Y-%m-%d") -> str:
         return datetime.datetime.fromtimestamp(date / 1000, datetime.UTC).strftime(form)
     except (ValueError, OverflowError, OSError):
         return "unknown"
+
+
+def minute(started: float) -> str:
+    """The minute in which a Record was started: s since 1970 as 2026-01-31 12:59, UTC."""
+    return day(1000 * started, "%Y-%m-%d %H:%M")

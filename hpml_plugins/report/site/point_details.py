@@ -36,7 +36,7 @@ from hpml_plugins.report.site.changes import MeasuredSeries
 from hpml_plugins.report.site.data_files import FOLDER, data_path
 from hpml_plugins.report.site.line_chart import ChartLine, Dot, Mark
 from hpml_plugins.report.site.matrix import TaskRow, TypeColumn, colour_class
-from hpml_plugins.report.site.page import day, fill, graph_link, run_command
+from hpml_plugins.report.site.page import day, fill, graph_link, minute, run_command
 from hpml_plugins.store import describe_outside
 
 #: Why values are drawn pale; other reasons are those of `why_not_judged`.
@@ -49,7 +49,6 @@ SeriesByPlace = Mapping[tuple[str, str, str, str], MeasuredSeries]
 #: Characters shown of the reason for a failed point; its Record has the rest.
 MOST_REASON = 200
 _Item = TypeVar("_Item")
-_MINUTE = "%Y-%m-%d %H:%M"
 
 
 @dataclass(frozen=True)
@@ -199,10 +198,9 @@ class PointDetails:
             | {each.revision for line in lines for each in line.missed}
         )
         places = {revision: float(place) for place, revision in enumerate(revisions)}
-        columns = [history.columns[revision] for revision in revisions]
         commits = [
-            (float(place), history.commits[column][:8], day(history.dates[column]))
-            for place, column in enumerate(columns)
+            (place, history.commit_of(revision)[:8], day(history.date_of(revision)))
+            for revision, place in places.items()
         ]
         yield (
             "commit",
@@ -294,7 +292,7 @@ class PointDetails:
         outcome = each.outcome
         unit = self.metric.unit
         card = f"card {format_card(each.value.card)}" if each.value.card else ""
-        when = day(1000 * outcome.started, _MINUTE)
+        when = minute(outcome.started)
         return line_chart.dot_title(
             name, each.value.value, unit, card, outcome.commit[:8], when, each.why
         )
@@ -352,10 +350,9 @@ class PointDetails:
             for change in line.series.changes
         ]
         for change, line in sorted(found, key=lambda each: -each[0].first):
-            column = self.history.columns[change.first]
             yield {
-                "commit": self.history.commits[column],
-                "day": day(self.history.dates[column]),
+                "commit": self.history.commit_of(change.first),
+                "day": day(self.history.date_of(change.first)),
                 "name": line.name,
                 "verdict": change.verdict,
                 "wording": change.wording,
@@ -443,7 +440,7 @@ def _record(
         for name, each in values.items()
     ]
     return {
-        "started": day(1000 * outcome.started, _MINUTE),
+        "started": minute(outcome.started),
         "machine": machine.name,
         "card": format_card(first.card) if first and first.card else "",
         "commit": outcome.commit,
