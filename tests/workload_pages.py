@@ -16,7 +16,7 @@ from markupsafe import escape
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.changes import MeasuredSeries
 from hpml_plugins.report.site.matrix import Costs, build
-from hpml_plugins.report.site.page import point_anchor, workload_address
+from hpml_plugins.report.site.page import SiteFolder, point_anchor, workload_address
 from hpml_plugins.report.site.workloads import find_workloads, write_workloads
 
 
@@ -29,7 +29,7 @@ def write_points(
     """Write the page of each benchmark, and what its script reads."""
     found = find_workloads(history, build(history, Costs({})), [])
     placed = {each.place: each for each in series}
-    write_workloads(found, history, placed, [], html_dir, "p", commit_url)
+    write_workloads(found, history, placed, [], SiteFolder(html_dir, "p", commit_url))
 
 
 def read_point(html_dir: Path, benchmark: str, metric: str, point: str = "") -> str:

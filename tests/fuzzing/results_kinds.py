@@ -225,7 +225,7 @@ def write_pages(
     from hpml_plugins.report.site.components import fold_warnings
     from hpml_plugins.report.site.evidence import fill_evidence, find_evidence
     from hpml_plugins.report.site.nodes import find_gaps, find_nodes
-    from hpml_plugins.report.site.page import write_page
+    from hpml_plugins.report.site.page import SiteFolder
 
     html = folder / "html"
     html.mkdir(exist_ok=True)
@@ -238,13 +238,12 @@ def write_pages(
     write_points(history, html)
     machines = find_nodes(history)
     parts = fill_evidence(
-        project,
         machines,
         find_gaps(history, machines),
         find_evidence(history),
         warnings=fold_warnings(history),
     )
-    write_page(html, "evidence.html", **parts)
+    SiteFolder(html, project).write_page("evidence.html", **parts)
 
 
 def _as_asv(folder: Path) -> None:

@@ -216,7 +216,7 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(
     records = history.current()
     times = ShownFigure(Drawable("p", TIMES, TIMES.table(records), records=records))
     plugin: Any = SimpleNamespace(figures=[shown, times])
-    site = Site(history, [plugin], html_dir, "project", [])
+    site = Site(html_dir, "project", history=history, plugins=[plugin], problems=[])
     (page,) = write_questions(questions, site, Provenance())
     assert (page.title, page.address) == ("Copies", "questions-000.html")
     assert dict(page.questions) == {"how-fast": "How fast?", "again": "Again?"}

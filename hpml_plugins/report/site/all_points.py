@@ -5,11 +5,10 @@ filters."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from hpml_plugins.model import formatting
 from hpml_plugins.report.site.matrix import TaskRow, TypeColumn
-from hpml_plugins.report.site.page import fill, write_data
+from hpml_plugins.report.site.page import SiteFolder, fill
 from hpml_plugins.report.site.task_table import (
     reach_of,
     show_cell,
@@ -26,16 +25,15 @@ def write_points(
     columns: Sequence[TypeColumn],
     names: Sequence[str],
     shown_count: int,
-    html_dir: Path,
-    folder: str,
+    folder: SiteFolder,
+    place: str,
 ) -> None:
     """Write the files.  columns: those of the page.  names: of all types, in the order of the
     matrix.  shown_count: GPUs of the columns shown initially."""
     numbers = [column.number for column in columns]
     rows = sorted(rows, key=_reach(rows, set(numbers)))
-    write_data(
-        html_dir,
-        f"{folder}/points.js",
+    folder.write_data(
+        f"{place}/points.js",
         [
             (_words(row, names), _row(place, row, columns, names, shown_count))
             for place, row in enumerate(rows)
@@ -50,7 +48,7 @@ def write_points(
             column: {f"p{place}": text for place, text in found.items()}
             for column, found in fragments.items()
         }
-        write_data(html_dir, f"{folder}/points-{base}.js", of_rows)
+        folder.write_data(f"{place}/points-{base}.js", of_rows)
 
 
 def _reach(rows: Sequence[TaskRow], numbers: set[int]) -> Callable[[TaskRow], int]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 from markupsafe import escape
@@ -15,7 +14,7 @@ from hpml_plugins.analysis.verdicts import ValuePair, compare_values
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.changes import Judged
 from hpml_plugins.report.site.data_files import INDEX
-from hpml_plugins.report.site.page import day
+from hpml_plugins.report.site.page import SiteFolder, day
 from hpml_plugins.terminal import escape_direction
 
 #: The order in which they are listed.
@@ -37,7 +36,7 @@ _BADGE = """\
 
 
 def write_summary(
-    history: History, html_dir: Path, project: str, judged: Sequence[Judged] = ()
+    history: History, folder: SiteFolder, judged: Sequence[Judged] = ()
 ) -> None:
     """Write both files.  judged: for each machine, how many values the search for level changes
     judges.
@@ -64,7 +63,7 @@ def write_summary(
         each.verdict for each in compare_values(pairs)
     )
     summary = {
-        "project": project,
+        "project": folder.project,
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": history.commits[-1] if history.commits else "",
         "date": day(history.dates[-1]) if history.dates else "",
@@ -86,8 +85,8 @@ def write_summary(
         "data": INDEX,
     }
     text = escape_direction(msgspec.json.format(msgspec.json.encode(summary)).decode())
-    (html_dir / "summary.json").write_text(f"{text}\n", encoding="utf-8")
-    (html_dir / "badge.svg").write_text(
+    (folder.html_dir / "summary.json").write_text(f"{text}\n", encoding="utf-8")
+    (folder.html_dir / "badge.svg").write_text(
         _draw(verdicts, failed, measured=bool(history.commits)), encoding="utf-8"
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -23,7 +22,7 @@ from hpml_plugins.report.site.changes import (
 from hpml_plugins.report.site.feed import write_feed
 from hpml_plugins.report.site.matrix import colour_class
 from hpml_plugins.report.site.nodes import Gaps
-from hpml_plugins.report.site.page import day, graph_link, point_link, write_page
+from hpml_plugins.report.site.page import SiteFolder, day, graph_link, point_link
 
 #: Heading of a list → the text for an empty one.
 LISTS = {
@@ -47,14 +46,11 @@ def write_changes(
     series: Sequence[MeasuredSeries],
     history: History,
     gaps: Sequence[Gaps],
-    html_dir: Path,
-    project: str,
-    commit_url: str,
+    folder: SiteFolder,
 ) -> None:
     """Write the page, and the Atom feed of the open regressions and of what is missing.
 
     shifts: kind → changes.  left_out: see `find_suspected`.  series: those that were searched.
-    commit_url: see `page.commit_links`.
     """
     judged = count_judged(history, series)
     lists: dict[str, list[dict[str, Any]]] = {name: [] for name in LISTS}
@@ -67,11 +63,9 @@ def write_changes(
                 feed.append(shown)
             shown["spark"] = _spark(shift)
             (circumstances if shown["differences"] else code).append(shown)
-    write_feed(html_dir / "regressions.xml", feed, project, gaps, judged)
-    write_page(
-        html_dir,
+    write_feed(folder.html_dir / "regressions.xml", feed, folder.project, gaps, judged)
+    folder.write_page(
         "changes.html",
-        project=project,
         lists=lists,
         empty=LISTS,
         totals={kind: len(found) for kind, found in shifts.items()},
@@ -79,7 +73,7 @@ def write_changes(
         looked=len(series),
         judged=judged,
         left_out=left_out,
-        commit_url=commit_url,
+        commit_url=folder.commit_url,
         outside=history.left_out,
     )
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from hpml_plugins.model import formatting
 from hpml_plugins.report.reading import History
@@ -21,14 +20,7 @@ from hpml_plugins.report.site.card_strips import draw
 from hpml_plugins.report.site.changes import Judged, Shift
 from hpml_plugins.report.site.matrix import Matrix, TaskRow, TypeColumn
 from hpml_plugins.report.site.nodes import Gaps
-from hpml_plugins.report.site.page import (
-    day,
-    fill,
-    point_link,
-    run_command,
-    write_data,
-    write_page,
-)
+from hpml_plugins.report.site.page import SiteFolder, day, fill, point_link, run_command
 from hpml_plugins.report.site.task_table import (
     choose_pair,
     reach_of,
@@ -52,8 +44,7 @@ def write_compare_page(
     shifts: Mapping[str, Sequence[Shift]],
     judged: Sequence[Judged],
     gaps: Sequence[Gaps],
-    html_dir: Path,
-    project: str,
+    folder: SiteFolder,
 ) -> None:
     """Write the page and the data of its script.  rows: see `find_rows`.  points: all of them."""
     columns = _columns(rows, matrix)
@@ -86,25 +77,23 @@ def write_compare_page(
             len(gaps),
         ),
     ]
-    shutil.rmtree(html_dir / FOLDER, ignore_errors=True)  # from an earlier publish
+    shutil.rmtree(folder.html_dir / FOLDER, ignore_errors=True)  # from an earlier publish
     reach = reach_of(verdicts)
     fragments = {
         each: verdict_fragments(rows, of_base, reach) for each, of_base in verdicts.items()
     }
     for each, of_base in fragments.items():
-        write_data(html_dir, f"{FOLDER}/verdicts-{each}.js", of_base)
+        folder.write_data(f"{FOLDER}/verdicts-{each}.js", of_base)
     shown_count = next((each.count for each in columns if each.number == base), 0)
-    write_points(points, columns, names, shown_count, html_dir, FOLDER)
+    write_points(points, columns, names, shown_count, folder, FOLDER)
     for number, row in enumerate(rows):
         if row.cells:
-            write_data(html_dir, f"{FOLDER}/row-{number}.js", _drawer(row, columns))
+            folder.write_data(f"{FOLDER}/row-{number}.js", _drawer(row, columns))
     sections: dict[str, list[tuple[int, TaskRow]]] = {}
     for number, row in enumerate(rows):
         sections.setdefault(row.section, []).append((number, row))
-    write_page(
-        html_dir,
+    folder.write_page(
         "index.html",
-        project=project,
         answers=found,
         columns=columns,
         base=base,

@@ -9,7 +9,6 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
-from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
@@ -20,6 +19,7 @@ from hpml_plugins.model.serialization import decode, encode
 from hpml_plugins.model.validation import may_need_cleaning
 from hpml_plugins.registry import json_schema
 from hpml_plugins.report.reading import History, Outcome, stored_lines
+from hpml_plugins.report.site.page import SiteFolder
 from hpml_plugins.report.site.previous import previous_file, take_over
 
 FOLDER: Final = "data/v1"
@@ -71,14 +71,14 @@ class DataIndex(msgspec.Struct, frozen=True):
     files: list[DataFile]
 
 
-def write_data_files(history: History, html_dir: Path, project: str) -> None:
+def write_data_files(history: History, site: SiteFolder) -> None:
     """Write the folder.
 
     A file with the same lines as in the replaced site is taken over from it.
     """
     known = _previous()
     files = []
-    folder = html_dir / FOLDER
+    folder = site.html_dir / FOLDER
     for benchmark in history.benchmarks:
         for machine in history.machines:
             places = [(label, machine.name) for label in benchmark.points]
@@ -95,7 +95,7 @@ def write_data_files(history: History, html_dir: Path, project: str) -> None:
             digest = hashlib.sha256(text).hexdigest()
             target = folder / path
             if known.get(path) == digest:
-                take_over(f"{FOLDER}/{path}", html_dir)
+                take_over(f"{FOLDER}/{path}", site.html_dir)
             else:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(pack(text))
@@ -115,9 +115,9 @@ def write_data_files(history: History, html_dir: Path, project: str) -> None:
         DataMachine(each.name, each.hardware.label, each.hardware.count)
         for each in history.machines
     ]
-    index = DataIndex(1, project, history.branches[0], machines, files)
+    index = DataIndex(1, site.project, history.branches[0], machines, files)
     folder.mkdir(parents=True, exist_ok=True)
-    (html_dir / INDEX).write_bytes(msgspec.json.encode(index))
+    (site.html_dir / INDEX).write_bytes(msgspec.json.encode(index))
     for name, schema in (("index", DataIndex), ("record", Record)):
         encoded = json.dumps(json_schema(schema), ensure_ascii=False)
         (folder / f"{name}.schema.json").write_text(encoded, encoding="utf-8")

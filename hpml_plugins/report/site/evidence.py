@@ -34,7 +34,6 @@ _DECODER: Final = msgspec.msgpack.Decoder(list[ClassResult])
 
 
 def fill_evidence(
-    project: str,
     machines: Sequence[NodeCoverage] = (),
     gaps: Sequence[Gaps] = (),
     evidence: Sequence[ClassResult] = (),
@@ -48,7 +47,6 @@ def fill_evidence(
     machines.
     """
     return {
-        "project": project,
         "machines": machines,
         "gaps": gaps,
         "enough_passes": ENOUGH_PASSES,

@@ -12,7 +12,7 @@ from hpml_plugins.host import Host
 from hpml_plugins.host.loading import restored
 from hpml_plugins.model.site_page import SearchEntry, SitePage
 from hpml_plugins.report.reading import History
-from hpml_plugins.report.site.page import fill_text
+from hpml_plugins.report.site.page import SiteFolder, fill_text
 from hpml_plugins.report.site.plugin_pages import PluginPage
 from hpml_plugins.report.site.unchanged import digest_folders, take_over_folder
 
@@ -24,7 +24,7 @@ _FAILED = """{% extends "base.html" %}
 
 
 @dataclass(frozen=True)
-class Site:
+class Site(SiteFolder):
     """The site that is being published, as passed to `SitePage.write`.
 
     plugins: the pages of the plugins, with their figures.  problems: receives a line for each
@@ -32,11 +32,9 @@ class Site:
     pages.
     """
 
-    history: History
-    plugins: Sequence[PluginPage]
-    html_dir: Path
-    project: str
-    problems: list[str]
+    history: History = field(kw_only=True)
+    plugins: Sequence[PluginPage] = field(kw_only=True)
+    problems: list[str] = field(kw_only=True)
     folders: dict[str, str] = field(default_factory=dict)
     written: list[str] = field(default_factory=list)
 

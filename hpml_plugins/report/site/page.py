@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -107,11 +108,33 @@ def add_to_navigation(entries: Sequence[NavigationEntry]) -> Iterator[None]:
         _FURTHER.reset(token)
 
 
-def write_page(html_dir: Path, template: str, address: str = "", **values: Any) -> None:
-    """Write a page.  address: by default that of the template's name."""
-    (html_dir / (address or template)).write_text(
-        fill(template, **values), encoding="utf-8"
-    )
+@dataclass(frozen=True)
+class SiteFolder:
+    """The folder into which a site is published.  project: its name.  commit_url: see
+    `commit_links`."""
+
+    html_dir: Path
+    project: str
+    commit_url: str = ""
+
+    def write_page(self, template: str, address: str = "", **values: Any) -> None:
+        """Write a page.  address: by default that of the template's name."""
+        text = fill(template, project=self.project, **values)
+        (self.html_dir / (address or template)).write_text(text, encoding="utf-8")
+
+    def write_data(self, address: str, value: Any) -> None:
+        """Write data for a page's script, read by `hpml.read(address)` of `data.js`; deflated if
+        that saves much."""
+        path = self.html_dir / address
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = escape_direction(hide_homes(msgspec.json.encode(value).decode())).encode()
+        call = b"hpml.put(%b,%b)"
+        if len(data) > LEAST_PACKED:
+            packer = zlib.compressobj(_LEVEL, wbits=-zlib.MAX_WBITS)
+            packed = base64.b64encode(packer.compress(data) + packer.flush())
+            call = b"hpml.unpack(%b,%b)"
+            data = b'"%b"' % packed
+        path.write_bytes(call % (msgspec.json.encode(address), data))
 
 
 def fill(template: str, **values: Any) -> str:
@@ -123,21 +146,6 @@ def fill(template: str, **values: Any) -> str:
 def fill_text(template: str, here: str, **values: Any) -> str:
     """Render a template given as text, which may extend ours.  here: the address of the page."""
     return escape_direction(_templates().from_string(template).render(here=here, **values))
-
-
-def write_data(html_dir: Path, address: str, value: Any) -> None:
-    """Write data for a page's script, read by `hpml.read(address)` of `data.js`; deflated if that
-    saves much."""
-    path = html_dir / address
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = escape_direction(hide_homes(msgspec.json.encode(value).decode())).encode()
-    call = b"hpml.put(%b,%b)"
-    if len(data) > LEAST_PACKED:
-        packer = zlib.compressobj(_LEVEL, wbits=-zlib.MAX_WBITS)
-        packed = base64.b64encode(packer.compress(data) + packer.flush())
-        call = b"hpml.unpack(%b,%b)"
-        data = b'"%b"' % packed
-    path.write_bytes(call % (msgspec.json.encode(address), data))
 
 
 def _as_code(text: str) -> Markup:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -18,7 +17,7 @@ from hpml_plugins.model.site_page import Link
 from hpml_plugins.report.drawing import DrawnPlugin
 from hpml_plugins.report.figures import Drawable, naming, render
 from hpml_plugins.report.site.chart_svg import chart_svg, vega_library
-from hpml_plugins.report.site.page import workload_address, write_data, write_page
+from hpml_plugins.report.site.page import SiteFolder, workload_address
 from hpml_plugins.report.summaries import summarise
 from hpml_plugins.report.tables import as_csv
 
@@ -90,8 +89,7 @@ class PluginPage:
 def write_plugin_pages(
     drawn: Sequence[DrawnPlugin],
     records: Sequence[Record],
-    html_dir: Path,
-    project: str,
+    folder: SiteFolder,
     row_links: RowLinks | None = None,
 ) -> tuple[list[PluginPage], list[str]]:
     """Write the files of these plugins' figures and redirections from the addresses of their
@@ -100,19 +98,20 @@ def write_plugin_pages(
     records: the current one of each machine and point.  row_links: finds the Records of rows.
     """
     problems: list[str] = []
-    pages = [_page(each, records, html_dir, problems, row_links) for each in drawn]
+    pages = [_page(each, records, folder, problems, row_links) for each in drawn]
     for page in pages:
         old = f"plugin-{page.plugin.entry.name}.html"
-        write_page(html_dir, "moved.html", old, project=project, **_old_page(page))
-    (html_dir / LIBRARY).parent.mkdir(exist_ok=True)
-    (html_dir / LIBRARY).write_bytes(vega_library())
+        folder.write_page("moved.html", old, **_old_page(page))
+    library = folder.html_dir / LIBRARY
+    library.parent.mkdir(exist_ok=True)
+    library.write_bytes(vega_library())
     return pages, problems
 
 
 def _page(
     drawn: DrawnPlugin,
     records: Sequence[Record],
-    html_dir: Path,
+    folder: SiteFolder,
     problems: list[str],
     row_links: RowLinks | None,
 ) -> PluginPage:
@@ -120,9 +119,7 @@ def _page(
     problem = str(drawn.error or "")
     own = [declared.name for declared in drawn.plugin.declared]
     every = [
-        replace(
-            _shown(drawable, html_dir, row_links), benchmark=_benchmark_of(drawable, own)
-        )
+        replace(_shown(drawable, folder, row_links), benchmark=_benchmark_of(drawable, own))
         for drawable in drawn.drawables
     ]
     if problem:
@@ -187,8 +184,11 @@ def _links(drawable: Drawable, row_links: RowLinks) -> Sequence[Sequence[Link]]:
         ) from error
 
 
-def _shown(drawable: Drawable, html_dir: Path, row_links: RowLinks | None) -> ShownFigure:
+def _shown(
+    drawable: Drawable, folder: SiteFolder, row_links: RowLinks | None
+) -> ShownFigure:
     """Write a figure's files. One without rows has none."""
+    html_dir = folder.html_dir
     figure = drawable.figure
     table = drawable.table
     if not len(table):
@@ -205,7 +205,7 @@ def _shown(drawable: Drawable, html_dir: Path, row_links: RowLinks | None) -> Sh
         if figure.chart and (specification := drawable.chart):
             with naming(drawable):
                 svg = chart_svg(specification, f"{drawable.plugin}-{figure.name}")
-                write_data(html_dir, chart, specification)
+                folder.write_data(chart, specification)
                 summary = summarise(figure.chart, drawable.drawn_table)
                 summary = " ".join(filter(None, (summary, drawable.left_out)))
                 return replace(shown, svg=svg, chart=chart, summary=summary)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -13,13 +12,7 @@ from hpml_plugins.model.site_page import SearchEntry
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.matrix import Matrix, TaskRow
 from hpml_plugins.report.site.nodes import NodeCoverage
-from hpml_plugins.report.site.page import (
-    SYNONYMS,
-    navigation,
-    point_link,
-    write_data,
-    write_page,
-)
+from hpml_plugins.report.site.page import SYNONYMS, SiteFolder, navigation, point_link
 from hpml_plugins.report.site.plugin_pages import PluginPage
 
 #: B of the largest index. If it were larger, points are left out, and readers select them on the
@@ -34,14 +27,13 @@ def write_search(
     plugins: Sequence[PluginPage],
     tasks: Sequence[TaskRow],
     further: Iterable[SearchEntry],
-    html_dir: Path,
-    project: str,
+    folder: SiteFolder,
 ) -> None:
     """Write the index and the page that searches it.  tasks: rows of the first page.  further: the
     contents of plugins' pages."""
     entries = [*_tasks(tasks, matrix), *_entries(matrix, nodes, plugins, further)]
-    write_data(html_dir, "search-index.js", index(entries, history))
-    write_page(html_dir, "search.html", project=project)
+    folder.write_data("search-index.js", index(entries, history))
+    folder.write_page("search.html")
 
 
 def index(entries: Iterable[SearchEntry], history: History) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
@@ -20,11 +19,10 @@ from hpml_plugins.report.site import sweep
 from hpml_plugins.report.site.answers import answer_of_workload
 from hpml_plugins.report.site.matrix import Matrix, TaskRow, TypeColumn
 from hpml_plugins.report.site.page import (
+    SiteFolder,
     point_anchor,
     point_link,
     workload_address,
-    write_data,
-    write_page,
 )
 from hpml_plugins.report.site.plugin_pages import PluginPage, ShownFigure
 from hpml_plugins.report.site.point_details import PointDetails, SeriesByPlace, list_records
@@ -139,32 +137,27 @@ def write_workloads(
     history: History,
     series: SeriesByPlace,
     plugins: Sequence[PluginPage],
-    html_dir: Path,
-    project: str,
-    commit_url: str,
+    folder: SiteFolder,
 ) -> None:
     """Write the pages, the data of their script, and their list.
 
-    series: those whose levels are drawn.  plugins: with their figures.  commit_url: see
-    `page.commit_links`.
+    series: those whose levels are drawn.  plugins: with their figures.
     """
-    shutil.rmtree(html_dir / FOLDER, ignore_errors=True)  # from an earlier publish
+    shutil.rmtree(folder.html_dir / FOLDER, ignore_errors=True)  # from an earlier publish
     shown: dict[str, list[tuple[PluginPage, ShownFigure]]] = {}
     of_plugin = {page.plugin.entry.name: page for page in plugins}
     for page in plugins:
         for figure in page.figures:
             shown.setdefault(figure.benchmark, []).append((page, figure))
     for workload in workloads:
-        found = list(_details(workload, history, series, commit_url))
-        of_points = _records(workload, history, commit_url)
-        addresses = _write_points(workload, found, of_points, html_dir)
+        found = list(_details(workload, history, series, folder.commit_url))
+        of_points = _records(workload, history, folder.commit_url)
+        addresses = _write_points(workload, found, of_points, folder)
         lead = workload.lead
         plugin = of_plugin.get(workload.benchmark.plugin)
-        write_page(
-            html_dir,
+        folder.write_page(
             "workload.html",
             workload.address,
-            project=project,
             workload=workload,
             benchmark=workload.benchmark,
             cells=[_cells(row) for row in workload.rows],
@@ -183,16 +176,12 @@ def write_workloads(
     sections: dict[str, list[Workload]] = {}
     for workload in workloads:
         sections.setdefault(workload.benchmark.plugin, []).append(workload)
-    write_page(
-        html_dir,
+    folder.write_page(
         "workloads.html",
-        project=project,
         sections=dict(sorted(sections.items())),
         figures=shown,
     )
-    write_page(
-        html_dir, "moved.html", "history.html", project=project, **_old_history(history)
-    )
+    folder.write_page("moved.html", "history.html", **_old_history(history))
 
 
 def _anchor(row: TaskRow) -> str:
@@ -219,19 +208,22 @@ def _records(workload: Workload, history: History, commit_url: str) -> dict[str,
 
 
 def _write_points(
-    workload: Workload, details: Sequence[str], records: Mapping[str, str], html_dir: Path
+    workload: Workload,
+    details: Sequence[str],
+    records: Mapping[str, str],
+    folder: SiteFolder,
 ) -> list[str]:
     """Write a file for each point with the details of each of its rows and its Records, which the
     rows share; returns the address for each row."""
-    folder = f"{FOLDER}/{workload.address.removeprefix('workload-').removesuffix('.html')}"
+    place = f"{FOLDER}/{workload.address.removeprefix('workload-').removesuffix('.html')}"
     points: dict[str, dict[str, str]] = {
         label: {"": found} for label, found in records.items()
     }
     for row, piece in zip(workload.rows, details, strict=True):
         points[row.point][_anchor(row)] = piece
-    addresses = {label: f"{folder}/{number}.js" for number, label in enumerate(points)}
+    addresses = {label: f"{place}/{number}.js" for number, label in enumerate(points)}
     for label, pieces in points.items():
-        write_data(html_dir, addresses[label], pieces)
+        folder.write_data(addresses[label], pieces)
     return [addresses[row.point] for row in workload.rows]
 
 

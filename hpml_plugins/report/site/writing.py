@@ -32,7 +32,7 @@ from hpml_plugins.report.site.found_levels import kept_levels
 from hpml_plugins.report.site.further import Site, collect_pages, write_pages
 from hpml_plugins.report.site.manifest import write_manifest
 from hpml_plugins.report.site.matrix import build, read_costs
-from hpml_plugins.report.site.page import PAGES, add_to_navigation, commit_links, write_page
+from hpml_plugins.report.site.page import PAGES, SiteFolder, add_to_navigation, commit_links
 from hpml_plugins.report.site.plugin_pages import (
     LIBRARY,
     write_plugin_pages,
@@ -98,8 +98,8 @@ def _write(
     problems: list[str],
 ) -> None:
     """Write every page.  further: those that plugins add."""
-    html_dir = Path(conf.html_dir)
-    project = str(conf.project)
+    commit_url = commit_links(str(conf.show_commit_url))
+    folder = SiteFolder(Path(conf.html_dir), str(conf.project), commit_url)
     history = read_history(
         Path(conf.results_dir),
         host,
@@ -114,11 +114,10 @@ def _write(
     with kept_levels(Path(conf.results_dir)) as find:
         series = changes.find_changes(history, find)
     found = nodes.find_nodes(history)
-    commit_url = commit_links(str(conf.show_commit_url))
     gaps = nodes.find_gaps(history, found)
     shifts, left_out = changes.find_shifts(history, series, gaps)
-    write_data_files(history, html_dir, project)
-    write_changes(shifts, left_out, series, history, gaps, html_dir, project, commit_url)
+    write_data_files(history, folder)
+    write_changes(shifts, left_out, series, history, gaps, folder)
     current = history.current()
     tracing = next((page for page in further if page.row_links), None)
     trace, row_links = (tracing.trace, tracing.row_links) if tracing else (None, None)
@@ -128,21 +127,13 @@ def _write(
         else ()
     )
     drawn = [each for each in drawing if each.plugin.declared]
-    pages, faults = write_plugin_pages(drawn, current, html_dir, project, row_links)
+    pages, faults = write_plugin_pages(drawn, current, folder, row_links)
     rows, wrong = find_rows(host.registry.tasks if host else {}, history, matrix)
     problems += wrong
     workloads = find_workloads(history, matrix, rows)
-    write_workloads(
-        workloads,
-        history,
-        {each.place: each for each in series},
-        pages,
-        html_dir,
-        project,
-        commit_url,
-    )
+    of_places = {each.place: each for each in series}
+    write_workloads(workloads, history, of_places, pages, folder)
     parts = fill_evidence(
-        project,
         found,
         gaps,
         find_evidence(history, keeps=True),
@@ -150,28 +141,22 @@ def _write(
         fold_warnings(history),
         find_drifts(history),
     )
-    write_page(html_dir, "evidence.html", **parts)
+    folder.write_page("evidence.html", **parts)
     for old, title, new in MOVED:
-        address = f"{old}.html"
         to = f"{new}.html"
-        write_page(
-            html_dir, "moved.html", address, project=project, title=title, to=to, links=()
-        )
-    site = Site(history, pages, html_dir, project, problems)
-    write_search(
-        history, matrix, found, pages, rows, write_pages(further, site), html_dir, project
-    )
-    finish_asv_page(html_dir, declarations)  # asv's index.html is renamed here
+        folder.write_page("moved.html", f"{old}.html", title=title, to=to, links=())
+    site = Site(**vars(folder), history=history, plugins=pages, problems=problems)
+    entries = write_pages(further, site)
+    write_search(history, matrix, found, pages, rows, entries, folder)
+    finish_asv_page(folder.html_dir, declarations)  # asv's index.html is renamed here
     judged = changes.count_judged(history, series)
     points = [row for workload in workloads for row in workload.rows]
-    write_compare_page(
-        history, matrix, rows, points, shifts, judged, gaps, html_dir, project
-    )
-    write_summary(history, html_dir, project, judged)
+    write_compare_page(history, matrix, rows, points, shifts, judged, gaps, folder)
+    write_summary(history, folder, judged)
     of_workloads = [each.address for each in workloads]
     problems += [*faults, *(host.offers.problems if host else ())]
     write_manifest(
-        html_dir,
+        folder.html_dir,
         [*EXPECTED, *of_workloads, *site.written],
         declarations.keys(),
         problems=list(map(hide_homes, problems)),

@@ -40,6 +40,7 @@ from hpml_plugins.report.reading import History, TrackedMetric, read_history
 from hpml_plugins.report.site.badge import write_summary
 from hpml_plugins.report.site.changes import find_changes, find_shifts
 from hpml_plugins.report.site.matrix import Costs, build
+from hpml_plugins.report.site.page import SiteFolder
 from hpml_plugins.store import (
     CommitOrder,
     Standing,
@@ -168,7 +169,7 @@ def test_the_badge_counts_the_last_two_commits_of_main(
     made: Project, tmp_path: Path
 ) -> None:
     _, history, _ = read(made)
-    write_summary(history, tmp_path, "toy")
+    write_summary(history, SiteFolder(tmp_path, "toy"))
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["verdicts"] == {
         "WORSE": 0,

@@ -24,6 +24,7 @@ from support import ROOT, unavailable
 from hpml_plugins.model.serialization import decode
 from hpml_plugins.registry import json_schema
 from hpml_plugins.report.site import data_files
+from hpml_plugins.report.site.page import SiteFolder
 from hpml_plugins.report.site.previous import replacing
 
 DOCS = (ROOT / "docs" / "data-files.md").read_text(encoding="utf-8")
@@ -140,7 +141,7 @@ def test_a_file_whose_records_stand_in_the_replaced_site_is_taken_over(
 ) -> None:
     history = read(published.parent / "results")
     old, new = tmp_path / "old", tmp_path / "new"
-    data_files.write_data_files(history, old, "p")
+    data_files.write_data_files(history, SiteFolder(old, "p"))
     packed = sorted(old.glob("data/v1/*/*.gz"))
     packed[0].write_bytes(b"damaged")
     made: list[bytes] = []
@@ -152,12 +153,12 @@ def test_a_file_whose_records_stand_in_the_replaced_site_is_taken_over(
 
     monkeypatch.setattr(data_files, "pack", counted)
     with replacing(old):
-        data_files.write_data_files(history, new, "p")
+        data_files.write_data_files(history, SiteFolder(new, "p"))
     assert len(made) == 1 < len(packed)
     for each in packed[1:]:
         assert (new / each.relative_to(old)).read_bytes() == each.read_bytes()
     assert (new / data_files.INDEX).read_bytes() == (old / data_files.INDEX).read_bytes()
     monkeypatch.setattr(data_files, "MOST_RECORDS", 1)
-    data_files.write_data_files(history, tmp_path / "few", "p")
+    data_files.write_data_files(history, SiteFolder(tmp_path / "few", "p"))
     few = json.loads((tmp_path / "few" / data_files.INDEX).read_bytes())
     assert sum(each["left_out"] for each in few["files"]) > 0

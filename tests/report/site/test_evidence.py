@@ -79,7 +79,7 @@ def measure(results: Path, cards: int) -> None:
 def page_of(results: Path) -> str:
     """The page, as words."""
     evidence = find_evidence(read(results, DECLARED, {COMMIT: 0.0}))
-    page = fill("evidence.html", **fill_evidence("p", evidence=evidence))
+    page = fill("evidence.html", project="p", **fill_evidence(evidence=evidence))
     return " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 
@@ -159,7 +159,7 @@ def test_the_lottery_of_a_type_is_the_deviation_between_its_cards() -> None:
     assert lot.deviation == pytest.approx(statistics.stdev(levels))
     assert (lot.hardware, lot.component, lot.cards) == ("H200", "boost", 5)
     assert math.log(lot.slowest) == pytest.approx(-0.025)
-    page = fill("evidence.html", **fill_evidence("p", cards=readings))
+    page = fill("evidence.html", project="p", **fill_evidence(cards=readings))
     words = " ".join(re.sub(r"<[^>]*>", " ", page).split())
     assert "H200 boost 5 1.58 % 0.975× 1.025×" in words
 
@@ -236,7 +236,7 @@ def test_where_the_host_takes_part_a_row_is_a_host_and_elsewhere_a_card(
     assert hosts["boot2"].times == pytest.approx(1 / 1.5) and hosts["boot2"].others == 4
     cards = [each for each in readings if each.component == "never throttled"]
     assert len(cards) == 8 and {each.kind for each in cards} == {"card"}
-    page = fill("evidence.html", **fill_evidence("p", cards=readings))
+    page = fill("evidence.html", project="p", **fill_evidence(cards=readings))
     words = " ".join(re.sub(r"<[^>]*>", " ", page).split())
     assert "host boot2 NVIDIA H200 ×1 host clock 0.667×" in words
     assert "4 other hosts" in words and "7 other cards" in words
@@ -253,7 +253,9 @@ def test_each_card_is_a_dot_of_its_class_and_one_unlike_all_others_is_named() ->
     assert drawn.count("<circle") == len(usual) + 1  # one card of a class tells nothing
     assert "boost, H200" in drawn and "sustained" not in drawn
     assert "card slow: 0.970× of 5 values" in drawn
-    assert drawn in fill("evidence.html", **fill_evidence("p", cards=[*usual, slow]))
+    assert drawn in fill(
+        "evidence.html", project="p", **fill_evidence(cards=[*usual, slow])
+    )
 
 
 def test_a_card_that_changed_from_one_day_to_another_is_shown(tmp_path: Path) -> None:

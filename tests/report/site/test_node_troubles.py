@@ -42,7 +42,7 @@ def covered(results: Path, *records: Record) -> tuple[Coverage, str]:
     for each in records:
         append_record(record_file(results, each.machine, each.commit), each)
     found = find_nodes(read(results, BENCHMARKS))
-    page = fill("evidence.html", **fill_evidence("p", found))
+    page = fill("evidence.html", project="p", **fill_evidence(found))
     return found[0].coverage[0], " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 
