@@ -85,10 +85,15 @@ class Hardware:
         return self.cpu if self.kind == 1 else self.gpu
 
     @property
+    def is_gpu(self) -> bool:
+        """Whether it is a GPU type."""
+        return self.kind == 0
+
+    @property
     def count(self) -> int:
         """The number of GPUs; 0 if there is none or it is unknown."""
         # a damaged file may contain anything
-        known = self.kind == 0 and self.num_gpu.isdecimal() and len(self.num_gpu) <= 6
+        known = self.is_gpu and self.num_gpu.isdecimal() and len(self.num_gpu) <= 6
         return int(self.num_gpu) if known else 0
 
 

@@ -212,8 +212,7 @@ def has_it_slowed(
     on_gpus = [
         shift
         for shift in worse
-        if shift.series.metric.benchmark.needs_gpu
-        and shift.series.machine.hardware.kind == 0
+        if shift.series.metric.benchmark.needs_gpu and shift.series.machine.hardware.is_gpu
     ]
     if on_gpus:
         named = [

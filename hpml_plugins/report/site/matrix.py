@@ -77,12 +77,12 @@ class TypeColumn:
     @property
     def noun(self) -> str:
         """The noun for counting its values."""
-        return "card" if self.hardware.kind == 0 else "node"
+        return "card" if self.hardware.is_gpu else "node"
 
     @property
     def facts(self) -> str:
         """Published figures."""
-        known = find_gpu(self.hardware.gpu) if self.hardware.kind == 0 else None
+        known = find_gpu(self.hardware.gpu) if self.hardware.is_gpu else None
         figures = [(getattr(known, name), unit) for name, unit in PEAKS] if known else []
         return " · ".join(exact(value, unit) for value, unit in figures if value)
 
@@ -191,7 +191,7 @@ def build(history: History, costs: Costs) -> Matrix:
     """
     columns = tuple(_columns(history, costs))
     declared = {name: place for place, name in enumerate(history.metrics)}
-    gpus = {column.number for column in columns if column.hardware.kind == 0}
+    gpus = {column.number for column in columns if column.hardware.is_gpu}
     on_gpus: list[TaskRow] = []
     others: list[TaskRow] = []
     for _, of_one in itertools.groupby(

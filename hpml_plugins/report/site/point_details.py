@@ -249,7 +249,7 @@ class PointDetails:
         title = f"{self.metric.title} {self.row.point}".strip()
         about = f"History of {title}: a dot for each Record"
         dashed = list(zip(lines, itertools.cycle(svg.DASHES), strict=False))
-        split = _gpus_apart(dashed, [line.machine.hardware.kind == 0 for line in lines])
+        split = _gpus_apart(dashed, [line.machine.hardware.is_gpu for line in lines])
         charts = []
         for alike in split:
             drawn = [

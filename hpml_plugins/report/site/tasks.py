@@ -66,7 +66,7 @@ def _headline_rows(matrix: Matrix) -> list[TaskRow]:
 
     In columns of GPUs, a benchmark that needs no GPU is not informative and is left out.
     """
-    gpus = {column.number for column in matrix.columns if column.hardware.kind == 0}
+    gpus = {column.number for column in matrix.columns if column.hardware.is_gpu}
     found = []
     for benchmark, of_one in itertools.groupby(
         matrix.rows, key=lambda row: row.metric.benchmark
