@@ -40,7 +40,7 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import group_rounds
 from hpml_plugins.plugins.machine.charts import predictors, with_core_rate
 from hpml_plugins.report.tables import as_markdown
-from hpml_plugins.store import past_rounds, read_records
+from hpml_plugins.store import read_records, stored_rounds
 
 Pair = tuple[Record, Record, str]
 #: Comparisons that `hpml compare` is asked for at once, in the second column of `power`.
@@ -597,7 +597,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--commit", action="append", default=[], metavar="PREFIX")
     given = parser.parse_args(arguments)
     records = (
-        past_rounds(given.results)
+        stored_rounds(given.results)
         if given.table == "core"
         else list(read_records(given.results))
     )

@@ -46,8 +46,8 @@ from hpml_plugins.store import (
     atomic_write,
     lock_machine,
     machine_folder,
-    past_rounds,
     read_object_or_empty,
+    stored_rounds,
 )
 from hpml_plugins.store.files import format_json, read_object
 from hpml_plugins.store.history import find_tip
@@ -170,7 +170,7 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     record_machine(facets(node, machine, read_object_or_empty(folder / MACHINE)))
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
     verbose = bool(getattr(args, "verbose", False))
-    report = RunReport(times, past_rounds(results, machine), limit, verbose=verbose)
+    report = RunReport(times, stored_rounds(results, machine), limit, verbose=verbose)
     attributes = dict(getattr(args, "attribute", None) or {})
     rounds = 1 if getattr(args, "quick", False) else attributes.get("rounds")
     passes = 0

@@ -22,8 +22,8 @@ from hpml_plugins.registry import name_of_file, read_registry
 from hpml_plugins.store import (
     atomic_write,
     machine_folders,
-    past_rounds,
     save_declarations,
+    stored_rounds,
     unpack_records,
 )
 from hpml_plugins.temporary import temporary_folder
@@ -101,7 +101,7 @@ def _write_project(project: Path, file: Path, records: Path, html: Path) -> None
     results = project / "results"
     unpack_records(records, results, warn, runs_as_commits=True)
     for machine in machine_folders(results):
-        node = msgspec.convert(past_rounds(results, machine.name)[-1].node, Node)
+        node = msgspec.convert(stored_rounds(results, machine.name)[-1].node, Node)
         atomic_write(machine / "machine.json", machine_file(node, machine.name))
     save_declarations(
         results, (each for found in host.benchmarks() for each in found.entries())

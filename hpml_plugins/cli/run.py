@@ -46,7 +46,7 @@ from hpml_plugins.run import (
     read_past_rounds,
     rounds_of,
 )
-from hpml_plugins.store import append_record, past_rounds
+from hpml_plugins.store import append_record, stored_rounds
 from hpml_plugins.suite.points import make_suite, record_of
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import printable_json, say, warn
@@ -143,7 +143,7 @@ def command(
         record.parent.mkdir(parents=True, exist_ok=True)
         record.open("ab").close()
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
-    past = past_rounds(results, machine)
+    past = stored_rounds(results, machine)
     report = RunReport(times, past, limit, verbose=verbose)
     measurable = [
         (declared, params) for declared, params in tasks if not declared.why_unmet(params)

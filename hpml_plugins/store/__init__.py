@@ -43,11 +43,11 @@ if TYPE_CHECKING:
         decode_file,
         is_in_records,
         misplaced,
-        past_rounds,
         read_file,
         read_records,
         record_file,
         record_files,
+        stored_rounds,
         unpack_records,
     )
 
@@ -85,11 +85,11 @@ _NAMES = {
         "decode_file",
         "is_in_records",
         "misplaced",
-        "past_rounds",
         "read_file",
         "read_records",
         "record_file",
         "record_files",
+        "stored_rounds",
         "unpack_records",
     ),
 }

@@ -237,7 +237,7 @@ def read_records(results: Path, on_damage: OnDamage | None = None) -> Iterator[R
             yield from read_file(path, on_damage)
 
 
-def past_rounds(results: Path, machine: str | None = None) -> list[Record]:
+def stored_rounds(results: Path, machine: str | None = None) -> list[Record]:
     """The stored rounds of one or all machines, not joined, in the order in which they were
     started. Unreadable ones are skipped."""
     found: list[Record] = []

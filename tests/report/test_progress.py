@@ -17,7 +17,7 @@ from hpml_plugins.report.points import describe_points
 from hpml_plugins.report.progress import RunReport, describe_code_changes
 from hpml_plugins.report.shares import Roof
 from hpml_plugins.run import PastRound, RoundTimes, Task, TimeLeft, TimeLimit, rounds_of
-from hpml_plugins.store import append_record, past_rounds, record_file
+from hpml_plugins.store import append_record, record_file, stored_rounds
 
 NAMES = [f"metric_number_{number}" for number in range(8)]
 
@@ -118,7 +118,7 @@ def measured(benchmark: str, code: str, started: float, **more: Any) -> Record:
 def said(tmp_path: Path, past: list[Record], now: list[Record]) -> list[str]:
     for each in past:
         append_record(record_file(tmp_path, each.machine, each.commit), each)
-    report = RunReport(past=past_rounds(tmp_path, "here"))
+    report = RunReport(past=stored_rounds(tmp_path, "here"))
     report.add(now)
     return [line for line in report.summary({}, tmp_path) if line.startswith("Plugin")]
 

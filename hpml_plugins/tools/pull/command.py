@@ -26,10 +26,10 @@ from hpml_plugins.store import (
     merge_results,
     misplaced,
     open_result,
-    past_rounds,
     path_in,
     read_object,
     read_object_or_empty,
+    stored_rounds,
     walk_results,
 )
 from hpml_plugins.temporary import temporary_folder
@@ -67,7 +67,7 @@ class _Import:
             except HpmlError as error:
                 self.skipped.append(str(error))
         for machine, node in {
-            each.machine: each.node for each in past_rounds(self._scratch)
+            each.machine: each.node for each in stored_rounds(self._scratch)
         }.items():
             if not path_in(self._scratch, machine, MACHINE).exists():
                 self._facts(machine, node)
