@@ -33,9 +33,8 @@ def measuring_code(record: Record) -> str:
 @functools.cache
 def _first_alike() -> dict[tuple[str, str], str]:
     groups: dict[str, list[list[str]]] = json.loads(ALIKE.read_text(encoding="utf-8"))
-    return {
-        (benchmark, digest): group[0]
-        for benchmark, found in groups.items()
-        for group in found
-        for digest in group
-    }
+    first: dict[tuple[str, str], str] = {}
+    for benchmark, found in groups.items():
+        for group in found:
+            first |= {(benchmark, digest): group[0] for digest in group}
+    return first

@@ -339,26 +339,18 @@ class History:
     def outside_of(self, benchmarks: Container[str]) -> Counter[str]:
         """The number of Records of these benchmarks outside the line of the first branch, by
         commit."""
-        return Counter(
-            outcome.commit
-            for benchmark in self.benchmarks
-            if benchmark.name in benchmarks
-            for place in benchmark.index
-            for outcome in benchmark.index.outside(place)
-            if outcome.status == "ok"
-        )
+        found = Counter[str]()
+        for benchmark in self.benchmarks:
+            for place in benchmark.index if benchmark.name in benchmarks else ():
+                outside = benchmark.index.outside(place)
+                found.update(each.commit for each in outside if each.status == "ok")
+        return found
 
     @property
     def left_out(self) -> list[str]:
         """The Records on no line of any branch, or placed only by date, in words; empty if there
         are none."""
-        drawn = {
-            outcome.commit
-            for benchmark in self.benchmarks
-            for branch in self.branches[1:]
-            for line in benchmark.index.lines(branch).values()
-            for outcome in line
-        }
+        drawn = set(self.commits)
         nowhere = {
             commit: count for commit, count in self.outside.items() if commit not in drawn
         }

@@ -55,17 +55,13 @@ def choose_pair(rows: Sequence[TaskRow], numbers: Sequence[int]) -> tuple[int, i
 def reach_of(verdicts: Mapping[int, Mapping[int, Mapping[int, Difference]]]) -> float:
     """The ratio at the end of all pictures: the largest bound of all intervals, in either
     direction."""
-    ends = [
-        end
-        for of_base in verdicts.values()
-        for of_other in of_base.values()
-        for found in of_other.values()
-        if found.interval
-        for end in found.interval
-        if end > 0
-    ]
-    largest = max((max(end, 1 / end) for end in ends), default=LEAST_REACH)
-    return min(max(largest, LEAST_REACH), MOST_REACH)
+    largest = LEAST_REACH
+    of_pairs = itertools.chain.from_iterable(each.values() for each in verdicts.values())
+    for found in itertools.chain.from_iterable(each.values() for each in of_pairs):
+        for end in found.interval or ():
+            if end > 0:
+                largest = max(largest, end, 1 / end)
+    return min(largest, MOST_REACH)
 
 
 def verdict_fragments(
