@@ -237,9 +237,9 @@ def _of_returned_cards(history: History) -> Iterator[tuple[Outcome, str]]:
     for benchmark in history.benchmarks:
         for place in benchmark.index:
             for outcome in benchmark.index.stored(place):
-                for reading in itertools.islice(outcome.readings.values(), 1):
+                if outcome.card:
                     point = f"{benchmark.name} {place[0]}"
-                    outcomes.setdefault(reading.card, []).append((outcome, point))
+                    outcomes.setdefault(outcome.card, []).append((outcome, point))
     for of_card in outcomes.values():
         started = [outcome.started for outcome, _ in of_card]
         if max(started) - min(started) >= DAY:

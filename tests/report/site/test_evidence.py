@@ -290,7 +290,7 @@ def test_a_card_that_changed_from_one_day_to_another_is_shown(tmp_path: Path) ->
         ("card0", 3.0, 3),
     ]
     assert drifts[0].times == pytest.approx(1 / 1.04)
-    page = fill("evidence.html", **fill_evidence("p", drifts=drifts))
+    page = fill("evidence.html", project="p", **fill_evidence(drifts=drifts))
     words = " ".join(re.sub(r"<[^>]*>", " ", page).split())
     assert "card1 NVIDIA H200 never throttled 3 0.962× 3 values" in words
     assert "no card was measured on two days" in page_of(tmp_path / "nothing")
