@@ -363,8 +363,10 @@ def test_a_recipe_without_compiling_is_the_same_but_for_that(node: Node) -> None
 
 
 def test_compiling_pays_after_the_runs_that_gain_what_it_took() -> None:
-    def a_set(benchmark: str, mean: float, setup: float, recipe: str = "fast") -> Record:
-        params: Any = {"recipe": recipe, "data": "cifar10-jpeg", "runs": 5}
+    def a_set(
+        benchmark: str, mean: float, setup: float, recipe: str = "fast", runs: int = 5
+    ) -> Record:
+        params: Any = {"recipe": recipe, "data": "cifar10-jpeg", "runs": runs}
         return a_record(
             benchmark, {"mean_time": mean, "setup": setup}, params=params, machine="h100"
         )
@@ -372,7 +374,9 @@ def test_compiling_pays_after_the_runs_that_gain_what_it_took() -> None:
     records = [
         a_set("tta", 2.0, 60.0),
         a_set("tta_eager", 3.0, 10.0),
-        a_set("tta", 4.0, 60.0, "modern_stem3"),
+        a_set("tta", 7.0, 60.0, runs=20),  # there is one of as many runs
+        a_set("tta", 5.0, 60.0, "modern_stem3", runs=2),
+        a_set("tta", 4.0, 60.0, "modern_stem3", runs=10),
         a_set("tta_eager", 3.0, 10.0, "modern_stem3"),
         a_set("tta", 9.0, 10.0, "lab"),
     ]
@@ -380,6 +384,7 @@ def test_compiling_pays_after_the_runs_that_gain_what_it_took() -> None:
     # 50 s more of set-up, 1 s less of each run
     assert (fast["speedup"], fast["pays_after"]) == (1.5, 50.0)
     assert (modern["speedup"], modern["pays_after"]) == (0.75, None)
+    assert (modern["runs"], modern["compiled_runs"]) == (5, 10)
     assert len(picture(FIGURES["compiling"], records).marks["point"]) == 4
     assert rows_of("compiling", records[:1]) == []
 
