@@ -283,6 +283,8 @@ class TrackedMetric:
         """The line without commits placed by date alone, if git has placed others: a date alone
         does not justify a verdict."""
         line = self.line(label, machine, branch)
+        if not self.benchmark.index.order.by_date:
+            return line
         standing = self.benchmark.index.standing
         placed = [
             each for each in line if standing(each[0], branch) is not Standing.BY_DATE

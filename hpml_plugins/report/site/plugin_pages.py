@@ -3,6 +3,7 @@ Records it shows."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -57,7 +58,7 @@ class ShownFigure:
         """Its id on its page."""
         return f"{self.drawable.plugin}.{self.drawable.figure.name}"
 
-    @property
+    @functools.cached_property
     def spans(self) -> list[int]:
         """For each row, the number of rows that share its links cell: following rows with the same
         links have 0."""

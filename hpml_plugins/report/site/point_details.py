@@ -417,6 +417,7 @@ def list_records(
     return fill(
         "records.html",
         listed=[_record(history, *each, units) for each in listed],
+        commits={outcome.commit for outcome, _ in listed},
         count=len(standing),
         retracted=retracted,
         files=[
