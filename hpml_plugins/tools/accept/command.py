@@ -273,7 +273,8 @@ def judge(
 def _with_problem(card: CardVerdict, problem: str | None) -> CardVerdict:
     if not problem or card.verdict == "fail":
         return card
-    return msgspec.structs.replace(card, verdict="cannot say", why=problem)
+    why = "; ".join(filter(None, [problem, card.why]))
+    return msgspec.structs.replace(card, verdict="cannot say", why=why)
 
 
 def _judge_bits(

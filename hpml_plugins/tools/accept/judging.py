@@ -79,6 +79,10 @@ ADVICE: Mapping[Component, str] = {
     ),
     "host": "look for other processes on the CPUs, at their governor, and at NUMA binding",
 }
+NO_POPULATION = (
+    "measure at least four cards of this type with this software (HPML_PROFILE=standard asv run),"
+    " and compare with them: hpml accept --export-bands FILE, then --bands FILE"
+)
 AGAIN = "other processes were on the GPU: end them and measure again"
 BITS_ADVICE = "take the card out of service: it computes wrong results (dcgmi diag -r 3)"
 
@@ -400,6 +404,8 @@ def judge_card(
             reasons.append(f"bits: {bits[1]}")
         verdict = "cannot say" if reasons else "pass"
         why = "; ".join(reasons[:3])
+        if population_of(bands, hardware, stack_of(records))[0] is None:
+            advice.append(NO_POPULATION)
     return CardVerdict(
         card=card,
         hardware=hardware,

@@ -362,7 +362,12 @@ def bits(card: str) -> Record:
     """What every sound card computes."""
     digests = Series.of({"step": ["product"], "sha256": ["a"]})
     return a_record(
-        "bits", {"repeats": 20.0}, gpu=H100, card=card, series={"digests": digests}
+        "bits",
+        {"repeats": 20.0},
+        gpu=H100,
+        card=card,
+        series={"digests": digests},
+        packages={"torch": "2.11.0"},
     )
 
 
@@ -476,6 +481,10 @@ def test_points_without_time_are_counted_and_the_card_does_not_pass(
     judged = judge(measured, bands, 0.0)
     assert [each.verdict for each in judged.cards] == ["cannot say", "pass"]
     assert said in judged.why
+    unknown = judge_card("GPU-0", "A100", [reference("GPU-0")], bands, SOUND)
+    assert "no population of A100 is known" in unknown.why
+    assert "--export-bands" in unknown.advice[-1]
+    assert judge_card("GPU-0", H100, [bits("GPU-0")], bands, SOUND).advice == ()
 
 
 def test_a_link_that_was_not_measured_or_computes_wrong_is_not_passed_over(
