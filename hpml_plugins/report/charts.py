@@ -64,6 +64,8 @@ PANEL = 310
 LEGEND = 680
 #: px of a character of a legend's labels.
 LETTER = 6
+#: px by which a character may be wider in the font of a reader than in that of the layout.
+WIDER = 1
 #: px of a row.
 ROW = 20
 #: CPUs are left out of a chart if they add more decades to an axis than this, and more than this
@@ -359,6 +361,7 @@ class _ChartBuilder:
             "parts": list(parts.values()),
             "needs": [axis.column for axis in needs if axis.column != "value"],
             "panel": self.panel,
+            "row": self.row,
             "across": self.across,
             "axes": [[axis.column, axis.title, axis.unit] for axis in self.axes],
             "logarithmic": [axis.column for axis in self.axes if axis.log],
@@ -634,10 +637,13 @@ def complete(
             child["height"]["step"] = max(ROW, 7 * len(labels.get("color", ())))
         for layer in child.get("layer", ()):
             _set_legends(layer["encoding"], labels, ranges)
-    head = {
+    head: Layer = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "description": title,
     }
+    if rows_of := meta.get("row"):
+        longest = max((len(label_of(row, rows_of)) for row in rows), default=0)
+        head["padding"] = {"left": 5 + WIDER * longest, "right": 5, "top": 5, "bottom": 5}
     return {**head, "data": {"values": rows}, "config": config(), **made}
 
 
@@ -697,7 +703,9 @@ def _set_legends(
         if ranges.get(channel):
             encoded["scale"]["range"] = ranges[channel]
         longest = max(map(len, texts), default=1) * LETTER + 40
-        encoded["legend"] = {"columns": max(1, min(len(texts), LEGEND // longest))}
+        columns = max(1, min(len(texts), LEGEND // longest))
+        room = 10 + WIDER * max(map(len, texts), default=0)
+        encoded["legend"] = {"columns": columns, "columnPadding": room}
         if channel == "strokeDash":
             encoded["legend"]["symbolSize"] = 500
 
@@ -827,8 +835,17 @@ def label_of(row: Mapping[str, Cell], columns: Columns) -> str:
     """The text of a series or panel, as in the chart."""
     named = [(before, row.get(name), after) for before, name, after in _parsed(columns)]
     return ", ".join(
-        f"{before}{cell}{after}" for before, cell, after in named if cell not in (None, "")
+        f"{before}{_text(cell)}{after}"
+        for before, cell, after in named
+        if cell not in (None, "")
     )
+
+
+def _text(cell: Cell) -> Cell:
+    """A cell whose text is that of `_joined`: JavaScript writes True as true and 4.0 as 4."""
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
 
 
 def _joined(columns: Columns) -> str:

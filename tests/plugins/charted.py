@@ -22,7 +22,8 @@ class Picture:
 
 
 def picture(figure: Figure, of: Iterable[Record] | Table) -> Picture:
-    """The figure's chart of these Records, or of a table."""
+    """The figure's chart of these Records, or of a table. Every mark has a colour: one whose series
+    is not in the colours' domain is invisible."""
     table = of if isinstance(of, Table) else figure.table(list(of))
     svg = render(Drawable("plugin", figure, table), "svg")
     assert svg is not None
@@ -30,5 +31,8 @@ def picture(figure: Figure, of: Iterable[Record] | Table) -> Picture:
     marks: dict[str, list[str]] = {}
     for node in root.iter():
         if kind := node.get("aria-roledescription"):
+            if node.tag == f"{_SVG}path" and node.get("opacity") != "0":
+                described = f"{figure.name}: {kind} {node.get('aria-label')}"
+                assert node.get("fill") or node.get("stroke"), f"{described} has no colour"
             marks.setdefault(kind, []).append(node.get("aria-label") or "")
     return Picture({node.text for node in root.iter(f"{_SVG}text") if node.text}, marks)

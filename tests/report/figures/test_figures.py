@@ -13,7 +13,16 @@ import pytest
 from records import a_record
 from support import DRAWN
 
-from hpml_plugins import Axis, Figure, HpmlError, Record, Series, Table, line_chart
+from hpml_plugins import (
+    Axis,
+    Figure,
+    HpmlError,
+    Record,
+    Series,
+    Table,
+    dot_chart,
+    line_chart,
+)
 from hpml_plugins.host import LoadedPlugin, load_plugin
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.published import gpu_types
@@ -205,6 +214,29 @@ def test_a_series_may_be_made_of_parts_and_other_columns() -> None:
     }
     # as the transform of the chart itself names them: others would be drawn in no colour
     assert domain == ("a, first half", "a, second half", "b, first half", "b, second half")
+
+
+def test_series_of_other_cells_than_text_are_drawn_in_their_colours() -> None:
+    rows = {"x": [1, 2], "y": [1.0, 2.0], "on": [True, False], "rate": [4.0, 0.5]}
+    chart = line_chart(Axis("x", "x"), Axis("y", "y"), ("on", "{rate} /s"))
+    figure = Figure("cells", "Cells", ("toy",), lambda records: Table(rows), chart)
+    svg = render(Drawable("plugin", figure, Table(rows)), "svg")
+    paths = ElementTree.fromstring(svg or b"").iter("{http://www.w3.org/2000/svg}path")
+    points = [path for path in paths if path.get("aria-roledescription") == "point"]
+    told = {(path.get("aria-label") or "").partition("series: ")[2][:12] for path in points}
+    assert told == {"true, 4 /s; ", "false, 0.5 /"}
+    assert [path.get("fill") for path in points] == [*COLOURS[:2]]
+
+
+def test_a_layout_leaves_room_for_wider_letters() -> None:
+    chart = dot_chart("machine", Axis("time", "time", "s"), ("machine", "format"))
+    rows = [{"machine": "m" * 40, "format": "fp8", "time": 1.0}]
+    made = complete(chart, Table.of(rows))
+    assert made["padding"]["left"] == 45
+    (legend,) = {
+        layer["encoding"]["color"]["legend"]["columnPadding"] for layer in made["layer"]
+    }
+    assert legend == 10 + 45
 
 
 def test_known_gpu_types_and_counts_are_told_apart_with_and_without_colour() -> None:
