@@ -44,10 +44,9 @@ def write_points(
             other: judge_rows(rows, base, other) for other in numbers if other != base
         }
         fragments = verdict_fragments(rows, verdicts, reach_of({base: verdicts}))
-        of_rows = {
-            column: {f"p{place}": text for place, text in found.items()}
-            for column, found in fragments.items()
-        }
+        of_rows = {}
+        for column, found in fragments.items():
+            of_rows[column] = {f"p{place}": text for place, text in found.items()}
         folder.write_data(f"{place}/points-{base}.js", of_rows)
 
 

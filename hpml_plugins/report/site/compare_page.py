@@ -24,7 +24,7 @@ from hpml_plugins.report.site.page import SiteFolder, day, fill, point_link, run
 from hpml_plugins.report.site.task_table import (
     choose_pair,
     reach_of,
-    show_cell,
+    show_cells,
     verdict_fragments,
     within,
 )
@@ -51,6 +51,7 @@ def write_compare_page(
     numbers = [column.number for column in columns]
     rows = within(rows, numbers)
     names = [column.label for column in matrix.columns]
+    labels = {column.label for column in columns}
     pair = choose_pair(rows, numbers)
     verdicts = {
         base: {other: judge_rows(rows, base, other) for other in numbers if other != base}
@@ -99,16 +100,13 @@ def write_compare_page(
         base=base,
         shown_count=shown_count,
         sections=sections.items(),
-        cells=[
-            {number: show_cell(row, cell) for number, cell in row.cells.items()}
-            for row in rows
-        ],
+        cells=list(map(show_cells, rows)),
         fragments=fragments.get(base, {}),
         describe=describe,
         reach=formatting.times(reach),
         points=len(points),
         types=len(matrix.columns),
-        hidden=[each for each in names if each not in {column.label for column in columns}],
+        hidden=[name for name in names if name not in labels],
         commits=len(history.commits),
         newest=day(history.dates[-1]) if history.dates else "",
         machines=len(history.machines),

@@ -34,18 +34,19 @@ def draw_components(cards: Sequence[CardReading]) -> Markup:
     told = {key: found for key, found in sorted(lines.items()) if len(found) >= ENOUGH}
     if not told:
         return Markup()
-    drawn = [
-        Strip(
-            f"{component}, {hardware.removeprefix('NVIDIA ')}"[:54],
-            found[0].colour,
-            [(each.times, _told(each)) for each in found],
-            [(each.times, each.card) for each in unlike_all(found)],
-        )
-        for (component, hardware), found in told.items()
-    ]
+    drawn = list(map(_strip, told.values()))
     axis = [each.times for found in told.values() for each in found]
     about = "Each card relative to the others of its type; above 1 is better"
     return draw_strips(drawn, axis, "1", about, left=330, height=26)
+
+
+def _strip(cards: Sequence[CardReading]) -> Strip:
+    """The line of the cards of one type in one class."""
+    first = cards[0]
+    label = f"{first.component}, {first.hardware.removeprefix('NVIDIA ')}"
+    dots = [(each.times, _told(each)) for each in cards]
+    names = [(each.times, each.card) for each in unlike_all(cards)]
+    return Strip(label[:54], first.colour, dots, names)
 
 
 def _told(each: CardReading) -> str:

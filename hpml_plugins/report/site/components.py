@@ -109,42 +109,54 @@ def read_cards(
     others of its type. The most unusual for their class come first, because the variation of
     classes ranges from a hundredth of a percent to a third.  hosts: see `find_hosts`."""
     known = frozenset(hosts.values())
-    found: dict[tuple[tuple[str, str], str, Physics], list[tuple[float, int]]] = {}
+    found: dict[_OfClass, list[tuple[float, int]]] = {}
     for workload in workloads:
-        types = {
-            column.number: (column.label, column.colour) for column in workload.columns
-        }
-        for row in workload.rows:
-            if not row.metric.direction:
-                continue
-            sign = 1 if row.metric.direction == "higher" else -1
-            for number, cell in row.cells.items():
-                if cell.number.physics not in (*ON_GPU, *HOST_TAKES_PART):
-                    continue
-                physics = cell.number.physics
-                told = hosts if physics in HOST_TAKES_PART else None
-                levels = _levels(cell.number, told)
-                for name, level in levels.items() if len(levels) > 1 else ():
-                    others = [levels[each] for each in levels if each != name]
-                    apart = sign * (level - statistics.fmean(others))
-                    found.setdefault((types[number], name, physics), []).append(
-                        (apart, len(others))
-                    )
-    readings = [
-        CardReading(
-            hardware,
-            format_card(card),
-            str(component),
-            math.exp(statistics.median(apart for apart, _ in values)),
-            len(values),
-            max(others for _, others in values),
-            colour,
-            kind=_kind(component, card in known),
-        )
-        for ((hardware, colour), card, component), values in found.items()
-        if len(values) >= ENOUGH
-    ]
+        for of_class, distance, others in _distances(workload, hosts):
+            found.setdefault(of_class, []).append((distance, others))
+    readings = []
+    for (hardware, colour, card, component), values in found.items():
+        if len(values) >= ENOUGH:
+            distances, counts = zip(*values, strict=True)
+            times = math.exp(statistics.median(distances))
+            reading = CardReading(
+                hardware,
+                format_card(card),
+                str(component),
+                times,
+                len(values),
+                max(counts),
+                colour,
+                kind=_kind(component, card in known),
+            )
+            readings.append(reading)
     return most_unusual_first(readings)
+
+
+#: The label of a type and its colour; a card of it; a class of values.
+_OfClass = tuple[str, str, str, Physics]
+
+
+def _distances(
+    workload: Workload, hosts: Mapping[str, str]
+) -> Iterator[tuple[_OfClass, float, int]]:
+    """For each value of a card beside others: the logarithm of its ratio to the mean of the others,
+    above 0 if it is better, and their number."""
+    columns = {column.number: column for column in workload.columns}
+    for row in workload.rows:
+        if not row.metric.direction:
+            continue
+        sign = 1 if row.metric.direction == "higher" else -1
+        for number, cell in row.cells.items():
+            physics = cell.number.physics
+            if physics not in (*ON_GPU, *HOST_TAKES_PART):
+                continue
+            column = columns[number]
+            levels = _levels(cell.number, hosts if physics in HOST_TAKES_PART else None)
+            for card in levels if len(levels) > 1 else ():
+                others = [levels[each] for each in levels if each != card]
+                distance = sign * (levels[card] - statistics.fmean(others))
+                of_class = column.label, column.colour, card, physics
+                yield of_class, distance, len(others)
 
 
 def _kind(component: Physics, told: bool) -> Literal["card", "host", "host of card"]:

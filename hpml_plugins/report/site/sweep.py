@@ -85,10 +85,9 @@ def _text(row: TaskRow, name: str) -> str:
 
 def _parameter(rows: Sequence[TaskRow]) -> str | None:
     """The parameter with the most numbers among the points."""
-    counts = {
-        name: len({number for row in rows if (number := _number(row, name)) is not None})
-        for name in rows[0].metric.benchmark.points[rows[0].point]
-    }
+    counts = {}
+    for name in rows[0].metric.benchmark.points[rows[0].point]:
+        counts[name] = len({_number(row, name) for row in rows} - {None})
     best = max(counts, key=lambda name: counts[name], default=None)
     return best if best is not None and counts[best] >= ENOUGH else None
 

@@ -70,13 +70,13 @@ def verdict_fragments(
     reach: float,
 ) -> dict[int, dict[int, str]]:
     """Column → row → the verdict against the base as an HTML fragment."""
-    return {
-        other: {
-            number: fill("verdict.html", **show_verdict(rows[number], found, reach))
-            for number, found in of_other.items()
-        }
-        for other, of_other in verdicts.items()
-    }
+    fragments: dict[int, dict[int, str]] = {}
+    for other, of_other in verdicts.items():
+        of_column = fragments[other] = {}
+        for number, found in of_other.items():
+            shown = show_verdict(rows[number], found, reach)
+            of_column[number] = fill("verdict.html", **shown)
+    return fragments
 
 
 def show_verdict(row: TaskRow, found: RowDifference, reach: float) -> dict[str, Any]:
@@ -103,6 +103,11 @@ def show_verdict(row: TaskRow, found: RowDifference, reach: float) -> dict[str, 
         "ends": [place(end) for end in interval] if interval else [],
         "at": None if found.times is None else place(found.times),
     }
+
+
+def show_cells(row: TaskRow) -> dict[int, dict[str, Any]]:
+    """Column → its cell in the form used by the page."""
+    return {number: show_cell(row, cell) for number, cell in row.cells.items()}
 
 
 def show_cell(row: TaskRow, cell: TaskCell) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from hpml_plugins.report.site.plugin_pages import PluginPage, ShownFigure
 from hpml_plugins.report.site.point_details import PointDetails, SeriesByPlace, list_records
 from hpml_plugins.report.site.task_table import (
     choose_pair,
-    show_cell,
+    show_cells,
     show_verdict,
     within,
 )
@@ -160,7 +160,7 @@ def write_workloads(
             workload.address,
             workload=workload,
             benchmark=workload.benchmark,
-            cells=[_cells(row) for row in workload.rows],
+            cells=list(map(show_cells, workload.rows)),
             verdicts=_verdicts(workload),
             addresses=addresses,
             lead="" if lead is None else found[lead] + of_points[workload.rows[lead].point],
@@ -225,10 +225,6 @@ def _write_points(
     for label, pieces in points.items():
         folder.write_data(addresses[label], pieces)
     return [addresses[row.point] for row in workload.rows]
-
-
-def _cells(row: TaskRow) -> dict[int, dict[str, Any]]:
-    return {number: show_cell(row, cell) for number, cell in row.cells.items()}
 
 
 def _verdicts(workload: Workload) -> list[dict[int, dict[str, Any]]]:
