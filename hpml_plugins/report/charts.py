@@ -887,7 +887,12 @@ def _tuple(columns: Columns) -> tuple[str, ...]:
 
 
 def _parsed(columns: Columns) -> list[tuple[str, str, str]]:
-    """For each column the text before it, its name, and the text after it."""
+    """For each column the text before it, its name, and the text after it. Raises DefinitionError
+    for a text with two columns."""
+    if double := [template for template in _tuple(columns) if template.count("{") > 1]:
+        raise DefinitionError(
+            f"chart: {double[0]!r} names two columns; give each its own text"
+        )
     found = (
         (re.match(r"(.*)\{(.*)\}(.*)", template), template) for template in _tuple(columns)
     )

@@ -353,12 +353,12 @@ TABLE3_CHART = dot_chart(
     transform=[{"filter": "datum.dtype === 'float32' && datum.scaling === 'weak'"}],
 )
 LOADING_CHART = dot_chart(
-    ("machine", "{gpus} GPUs", "batch {batch}"),
+    ("machine", "GPUs: {gpus}", "batch {batch}"),
     Axis("value", "time of an epoch", "s", log=True),
     parts=("train", *DATA, "epoch"),
 )
 LARGE_BATCH_CHART = dot_chart(
-    ("data", "machine", "{gpus} GPUs", "batch {batch}", "recipe"),
+    ("data", "machine", "GPUs: {gpus}", "batch {batch}", "recipe"),
     Axis("value", "accuracy after five epochs", "%", zero=True),
     parts=("train_accuracy", "test_accuracy"),
 )

@@ -404,7 +404,7 @@ FIGURES = (
         ("tta", "tta_eager"),
         compiling,
         dot_chart(
-            ("machine", "{recipe}, {data}"),
+            ("machine", "recipe", "data"),
             Axis("value", "mean time of a run", "s", log=True),
             parts=("compiled", "eager"),
         ),

@@ -239,6 +239,24 @@ def test_a_layout_leaves_room_for_wider_letters() -> None:
     assert legend == 10 + 45
 
 
+def test_a_text_of_a_chart_names_one_column() -> None:
+    with pytest.raises(HpmlError, match=r"'\{a}, \{b}' names two columns"):
+        line_chart(Axis("x", "x"), Axis("y", "y"), "{a}, {b}")
+
+
+def test_more_series_than_colours_differ_in_their_markers() -> None:
+    chart = line_chart(Axis("x", "x"), Axis("y", "y"), "name")
+    ranges = [
+        layer["encoding"]["shape"]["scale"]["range"]
+        for layer in chart["layer"]
+        if "shape" in layer.get("encoding", {})
+    ]
+    for markers in ranges:
+        looks = {(n % len(COLOURS), marker) for n, marker in enumerate(markers)}
+        assert len(looks) == len(markers) == 2 * len(COLOURS)
+    assert ranges
+
+
 def test_known_gpu_types_and_counts_are_told_apart_with_and_without_colour() -> None:
     found = [look(re.sub(r"\(\w+ \)\?", "", each.patterns[0])) for each in gpu_types()]
     assert len(set(found)) == len(found)
