@@ -641,9 +641,11 @@ def complete(
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "description": title,
     }
-    if rows_of := meta.get("row"):
-        longest = max((len(label_of(row, rows_of)) for row in rows), default=0)
-        head["padding"] = {"left": 5 + WIDER * longest, "right": 5, "top": 5, "bottom": 5}
+    rows_of = meta.get("row", ())
+    left = max((len(label_of(row, rows_of)) for row in rows), default=0)
+    right = max((len(text) for texts in labels.values() for text in texts), default=0)
+    wider = {"left": WIDER * left, "right": WIDER * right, "top": 0, "bottom": 0}
+    head["padding"] = {side: 5 + more for side, more in wider.items()}
     return {**head, "data": {"values": rows}, "config": config(), **made}
 
 

@@ -232,7 +232,7 @@ def test_a_layout_leaves_room_for_wider_letters() -> None:
     chart = dot_chart("machine", Axis("time", "time", "s"), ("machine", "format"))
     rows = [{"machine": "m" * 40, "format": "fp8", "time": 1.0}]
     made = complete(chart, Table.of(rows))
-    assert made["padding"]["left"] == 45
+    assert made["padding"] == {"left": 45, "right": 5 + 45, "top": 5, "bottom": 5}
     (legend,) = {
         layer["encoding"]["color"]["legend"]["columnPadding"] for layer in made["layer"]
     }
