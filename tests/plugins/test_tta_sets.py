@@ -322,7 +322,9 @@ def test_networks_judged_on_other_images_have_a_mark_for_each_set(
 ) -> None:
     both = [records[0], msgspec.structs.replace(records[0], machine="there")]
     drawn = picture(FIGURES["elsewhere"], both)
-    assert {f"{kind}, fast" for kind in ("unmodified", "blur", "noise", "contrast")} | {
+    assert {
+        f"digits, {kind}, fast" for kind in ("unmodified", "blur", "noise", "contrast")
+    } | {
         "here",
         "there",
     } <= drawn.texts
