@@ -30,7 +30,7 @@ ACCEPT = [sys.executable, "-m", "hpml_plugins", "accept", "--json"]
 PATIENCE = 60.0
 #: Time for `hpml accept` to end its processes, s.
 GRACE = 5.0
-#: A fault of which so many runs in a row gave no file is not planted again.
+#: After this many runs in a row without a file, a fault is not planted again.
 FAILURES = 2
 
 

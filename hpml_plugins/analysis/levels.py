@@ -239,8 +239,11 @@ class Readings:
 
 @functools.lru_cache(maxsize=4096)
 def _rounded(spread: Spread) -> Spread:
-    """With three digits: a run of another series changes a variance pooled with it by less, so that
-    the levels stay the same, and need not be searched again."""
+    """The spread with three digits.
+
+    A run of another series changes a pooled variance by less than that, so the levels of this
+    series stay the same and are not searched again.
+    """
     return Spread(*(float(f"{each:.3g}") for each in spread))
 
 

@@ -74,7 +74,7 @@ def plant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def rounds(plant: ModuleType, folder: Path, number: int, names: list[str]) -> Counter[str]:
-    """Plant each of these faults so many times; the names of the files, without card and number."""
+    """Plant each fault as often as given, and return how many files each has."""
     faults = {name: plant.Fault(0.0, *rest(plant, name)) for name in names}
 
     def choose(known: dict[str, object], left: float) -> str:
