@@ -7,7 +7,6 @@ import ctypes
 import faulthandler
 import functools
 import getpass
-import itertools
 import json
 import multiprocessing
 import os
@@ -413,15 +412,18 @@ def _end_all(leader: int | None) -> bool:
             return False
     import psutil  # takes a tenth of the start of a command, and is rarely needed
 
-    found = False
+    rounds = 0
     patience = clocks.monotonic() + PATIENCE / 2
-    for number in itertools.chain([signal.SIGTERM], itertools.repeat(signal.SIGKILL)):
+    while True:
         # Dead processes are reaped; the children of a dead daemon become ours and are found in
         # the next pass.
         _, living = psutil.wait_procs(_isolated(), 0)
-        if not living or clocks.monotonic() > patience:
-            break
-        found = True
+        # An overloaded machine may use up all patience in the first round: SIGKILL is sent at
+        # least once all the same.
+        if not living or (rounds > 1 and clocks.monotonic() > patience):
+            return rounds > 0
+        number = signal.SIGKILL if rounds else signal.SIGTERM
+        rounds += 1
         if leader and leader in [process.pid for process in living]:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(leader, number)  # all at once
@@ -429,7 +431,6 @@ def _end_all(leader: int | None) -> bool:
             with suppress(psutil.Error):
                 process.send_signal(number)
         psutil.wait_procs(living, GRACE)
-    return found
 
 
 def _isolated() -> list[psutil.Process]:

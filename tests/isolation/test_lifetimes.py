@@ -57,8 +57,12 @@ def stop_supervisor(send: Send) -> None:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "GRACE", 0.1)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch, short_grace: None) -> None:
     monkeypatch.setattr(process, "PATIENCE", 1.0)
 
 
@@ -79,7 +83,9 @@ def test_a_function_is_ended_at_its_limit_whatever_it_did(
     before = time.monotonic()
     outcome = run_isolated(function, 0.3, said.append)
     assert outcome.fault.startswith("timed out after 0.3 s")
-    assert time.monotonic() - before < 5
+    assert (
+        time.monotonic() - before < 60
+    )  # not the ten minutes that the function would take
     assert said == [b"whole"] * (function is send_half_a_message)
 
 
@@ -153,7 +159,7 @@ def run(folder: Path) -> None:
 
 @pytest.fixture
 def started(
-    tmp_path: Path, impatient: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, short_grace: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[multiprocessing.process.BaseProcess, Path]]:
     """A run in the middle of a point, and the folder of files named after the point's processes.
 
@@ -167,7 +173,7 @@ def started(
     folder.mkdir()
     running = FORK.Process(target=run, args=(folder,))
     running.start()
-    patience = time.monotonic() + 20
+    patience = time.monotonic() + 60
     while not (tmp_path / "ready").exists():
         assert time.monotonic() < patience
         time.sleep(0.01)
@@ -179,7 +185,7 @@ def started(
 
 
 def wait_until_gone(folder: Path) -> None:
-    patience = time.monotonic() + 10
+    patience = time.monotonic() + 60
     while (left := still_running(folder)) and time.monotonic() < patience:
         time.sleep(0.01)
     assert not left
@@ -210,7 +216,7 @@ def test_what_is_left_when_all_were_killed_at_once_is_ended_by_the_next_run(
     for pid in (int((folder.parent / "supervisor").read_text()), running.pid or 0):
         os.kill(pid, signal.SIGKILL)
     running.join()
-    patience = time.monotonic() + 10
+    patience = time.monotonic() + 60
     while len(left := still_running(folder)) > 4 and time.monotonic() < patience:
         time.sleep(0.01)
     assert (
@@ -226,7 +232,7 @@ def test_what_is_left_when_all_were_killed_at_once_is_ended_by_the_next_run(
 
 
 def test_a_function_that_kills_its_supervisor_fails_and_leaves_nothing(
-    tmp_path: Path, impatient: None
+    tmp_path: Path, short_grace: None
 ) -> None:
     def kill_supervisor(_: Send) -> None:
         start_programs(tmp_path)
@@ -237,4 +243,18 @@ def test_a_function_that_kills_its_supervisor_fails_and_leaves_nothing(
         run_isolated(kill_supervisor, 60, lambda _: None).fault
         == "its supervising process was killed or stopped"
     )
+    wait_until_gone(tmp_path)
+
+
+def test_processes_that_ignore_sigterm_are_killed_where_the_first_round_took_all_patience(
+    tmp_path: Path, short_grace: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "PATIENCE", 1e-6)  # as on an overloaded machine
+
+    def start_and_wait(_: Send) -> None:
+        start_programs(tmp_path)
+        time.sleep(600)
+
+    outcome = run_isolated(start_and_wait, 3, lambda _: None)
+    assert outcome.fault.startswith("timed out after 3 s")
     wait_until_gone(tmp_path)
