@@ -35,7 +35,9 @@ EIGHT_POINTS = """
 """
 #: What asv's file then says of slow.track_square.
 SQUARES = [1.0, 4.0, None, 16.0, 25.0, 36.0, 49.0, 64.0]
-IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info")
+#: Compiled modules are copied too, or each project would compile the package anew; not those that
+#: another process is just writing.
+IGNORED = shutil.ignore_patterns("*.egg-info", "*.pyc.*")
 
 
 @dataclass(frozen=True)

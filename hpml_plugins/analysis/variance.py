@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import ndimage
 from scipy.special import betaincinv, chdtri, digamma, polygamma, stdtr, stdtrit
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -225,10 +224,10 @@ def _sample_variances(
     within_set = of_set == sets[order][:-1]
     for length in np.unique(count[count > 3]).tolist():
         scale, estimate_freedom = _calibration(length)
-        (long,) = np.nonzero(count == length)
-        variance[long] = scale * ndimage.median(
-            squares[within_set], of_set[within_set], long
-        )
+        long = count == length
+        # one row for each of these sets, in the order of their numbers
+        of_sets = squares[within_set & long[of_set]].reshape(-1, length - 1)
+        variance[long] = scale * np.median(of_sets, axis=1)
         freedom[long] = estimate_freedom
     chosen = count > 1
     point = np.zeros(len(count), np.int64)
