@@ -77,9 +77,15 @@ def texts_of(root: Path) -> list[Path]:
     ]
 
 
-def filled(root: Path, results: Path) -> Iterator[tuple[Path, str, str]]:
+def filled(
+    root: Path, results: Path, *, back_tests: bool = True
+) -> Iterator[tuple[Path, str, str]]:
     """Each Markdown file with its text and what that should be. Raises HpmlError for a quote of
-    what is not there."""
+    what is not there.
+
+    back_tests: whether the tables of the back-test are made anew, which takes as long as three
+    times all the rest; else they stay.
+    """
     texts = {path: path.read_text(encoding="utf-8") for path in texts_of(root)}
     quoting = {path: text for path, text in texts.items() if "<!--= " in text}
     known = quotable(root, results) if quoting else None
@@ -89,7 +95,7 @@ def filled(root: Path, results: Path) -> Iterator[tuple[Path, str, str]]:
         if quote.kind == FIRST_HOUR:
             return figure(quote.name, quote.where)
         if quote.kind == BACK_TEST:
-            return back_test(root, results, quote)
+            return back_test(root, results, quote) if back_tests else quote.text
         return known.answer(quote).text
 
     for path, text in quoting.items():

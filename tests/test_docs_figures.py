@@ -52,10 +52,11 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "results"
 
 
-def test_no_quoted_number_is_stale(results: Path) -> None:
+@pytest.mark.parametrize("back_tests", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_no_quoted_number_is_stale(results: Path, back_tests: bool) -> None:
     stale = [
         str(path.relative_to(ROOT))
-        for path, old, new in filled(ROOT, results)
+        for path, old, new in filled(ROOT, results, back_tests=back_tests)
         if new != old
     ]
     assert not stale, f"{', '.join(stale)}: run `make docs` and commit"

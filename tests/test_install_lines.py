@@ -130,6 +130,7 @@ def first_numbers() -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 def test_the_lines_are_followed_from_nothing_to_a_number(stranger: Stranger) -> None:
     by_kind: dict[str, list[str]] = {name: [] for name in KINDS}
     for line, how in LINES.items():

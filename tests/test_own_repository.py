@@ -92,6 +92,7 @@ def test_a_compiled_package_is_gated(tmp_path: Path) -> None:
     assert "there is nothing to compare" in mine.hpml("gate", "main", status=2).stderr
 
 
+@pytest.mark.slow
 def test_a_gate_that_cannot_be_is_refused_in_one_line_before_anything_is_built(
     tmp_path: Path,
 ) -> None:

@@ -202,6 +202,7 @@ def run_bare(
     )
 
 
+@pytest.mark.slow
 def test_commands_that_measure_nothing_need_only_the_core_packages(tmp_path: Path) -> None:
     env = bare_project(tmp_path)
     lines = ("list -v", "merge stored", f"compare {MACHINE} {MACHINE}", "table tta")

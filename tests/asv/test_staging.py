@@ -130,8 +130,11 @@ def test_a_site_has_a_manifest_of_all_its_files(project: Path) -> None:
 BROKEN = (
     "raise RuntimeError('no such thing')",
     "import no_such_module",
-    "import os; os.closerange(3, 256)",
-    "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))",
+    pytest.param("import os; os.closerange(3, 256)", marks=pytest.mark.slow),
+    pytest.param(
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))",
+        marks=pytest.mark.slow,
+    ),
 )
 
 

@@ -24,7 +24,14 @@ from support import unavailable
 SEED, QUICK, MANY = 1, 40, int(os.environ.get(VARIABLE, "20000"))
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    "name",
+    # each case of pages of a record publishes a site
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name == "pages of a record" else name
+        for name in KINDS
+    ],
+)
 def test_a_few_damaged_files_of_each_kind_end_in_one_line(
     name: str, tmp_path: Path, say_counts: Callable[[Counts], None]
 ) -> None:

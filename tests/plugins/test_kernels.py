@@ -388,6 +388,7 @@ def test_long_sequences_have_a_share_of_the_heads() -> None:
     assert attention.sizes(131072, "cuda") == (1, 8, 2, 128)
 
 
+@pytest.mark.slow
 def test_experts_are_measured_on_the_cpu(node: Node) -> None:
     record = measured(experts.EXPERTS_CPU, node, of=GRANITE, tokens=4, load="skewed")
     assert (record.status, record.reason) == ("ok", "")
@@ -401,7 +402,17 @@ def test_experts_are_measured_on_the_cpu(node: Node) -> None:
     }
 
 
-@pytest.mark.parametrize("operator", operators.OPERATORS)
+@pytest.mark.parametrize(
+    "operator",
+    [
+        "rms_norm",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in operators.OPERATORS
+            if name != "rms_norm"
+        ),
+    ],
+)
 def test_operators_are_measured_on_the_cpu(operator: str, node: Node) -> None:
     record = measured(operators.OPERATORS_CPU, node, operator=operator, mebibytes=1)
     assert (record.status, record.reason) == ("ok", "")

@@ -270,12 +270,18 @@ class Multiplied(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped t
 @pytest.mark.parametrize(
     ("benchmark", "format"),
     [
+        (decoding.DECODE_CPU, "int8"),
+        (prefill.PREFILL_CPU, "fp8_products"),
+        (parallel.PARALLEL_CPU, "bfloat16"),
         *(
-            (decoding.DECODE_CPU, format)
-            for format in ("float32", "bfloat16", "int8", "fp8")
+            pytest.param(benchmark, format, marks=pytest.mark.slow)
+            for benchmark, formats in (
+                (decoding.DECODE_CPU, ("float32", "bfloat16", "fp8")),
+                (prefill.PREFILL_CPU, ("bfloat16", "int8")),
+                (parallel.PARALLEL_CPU, ("float32",)),
+            )
+            for format in formats
         ),
-        *((prefill.PREFILL_CPU, format) for format in ("bfloat16", "int8", "fp8_products")),
-        *((parallel.PARALLEL_CPU, format) for format in ("float32", "bfloat16")),
     ],
 )
 def test_inference_is_judged_by_the_peak_of_what_it_multiplies(

@@ -193,6 +193,7 @@ def test_training_with_the_course_s_batch_needs_eight_cores(
     assert unmet(SWAP_CPU, point, replace(node, num_cpu=cores)) == [reason] * bool(reason)
 
 
+@pytest.mark.slow
 def test_both_orders_of_vgg16_are_measured_in_one_point(node: Node) -> None:
     params: dict[str, Any] = {"mode": "forward", "inplace": True, "batch": 1, "side": 32}
     bench = Bench(node, params, plan=SHORT)

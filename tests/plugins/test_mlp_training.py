@@ -213,6 +213,7 @@ def add_up_in_pieces(rank: Rank) -> float:
     return trainer.check(lambda: trainer.batch(8), "waiting")
 
 
+@pytest.mark.slow
 def test_pieces_that_are_waited_for_give_the_same_weights(node: Node) -> None:
     errors = Bench(node, {}, plan=SHORT).ranks(add_up_in_pieces, 2)
     assert errors[0] == errors[1] < 1.2e-5

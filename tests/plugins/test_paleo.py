@@ -210,7 +210,9 @@ def test_a_prediction_is_flop_over_peak_and_bytes_over_bandwidth_over_the_share(
     assert double and (double["peak_of"], double["peak"]) == ("float64_tensor", 67e12)
 
 
-@pytest.mark.parametrize("model", ["vgg16", "googlenet", "resnet50"])
+@pytest.mark.parametrize(
+    "model", [pytest.param("vgg16", marks=pytest.mark.slow), "googlenet", "resnet50"]
+)
 def test_a_training_steps_flop_are_exactly_those_that_torch_counts(model: str) -> None:
     """Three times forward, less the gradient of the picture, held against torch's counter over a
     real backward pass."""

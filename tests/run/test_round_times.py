@@ -255,7 +255,9 @@ def whole_runs(stored: Sequence[_Logged]) -> Iterator[list[_Logged]]:
             yield rounds
 
 
-@pytest.mark.parametrize("before", ["earlier runs", "all other runs"])
+@pytest.mark.parametrize(
+    "before", ["earlier runs", pytest.param("all other runs", marks=pytest.mark.slow)]
+)
 def test_in_nine_runs_of_ten_a_number_or_range_is_right_after_a_tenth(
     before: str, stored: list[_Logged]
 ) -> None:

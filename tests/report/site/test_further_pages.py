@@ -3,6 +3,7 @@ its own when it raises."""
 
 from __future__ import annotations
 
+import pytest
 from browsing import read_data
 from site_history import H200, TIME, Project, around
 
@@ -61,6 +62,7 @@ def hpml_pages():
 """
 
 
+@pytest.mark.slow
 def test_a_folder_is_made_anew_where_what_it_is_made_of_changed_or_a_file_is_gone(
     project: Project,
 ) -> None:

@@ -436,6 +436,7 @@ ENDLESS = """
 """
 
 
+@pytest.mark.slow
 def test_unfinished_and_skipped_points_are_not_judged(
     write: Write, hpml: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:

@@ -138,6 +138,7 @@ def test_importing_the_package_imports_none_of_it() -> None:
     assert done.stdout.strip() == b"[]"
 
 
+@pytest.mark.slow
 def test_the_notebook_of_the_documentation_runs() -> None:
     notebook = nbformat.read(ROOT / "docs/results.ipynb", as_version=4)
     resources = {"metadata": {"path": str(ROOT)}}

@@ -107,6 +107,7 @@ PLUGIN = """
 """
 
 
+@pytest.mark.slow
 def test_a_removed_benchmark_is_counted_as_not_judged(mine: OwnRepository) -> None:
     """asv measures both commits with the files of head, which lacks it. Ours too."""
     mine.write("benchmarks/steps.py", PLUGIN.replace("NAMES", "['kept', 'gone']"))
@@ -128,6 +129,7 @@ def test_a_removed_benchmark_is_counted_as_not_judged(mine: OwnRepository) -> No
     assert "not judged: 1 point not judged" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_suite_of_base_that_does_not_import_leaves_unknown_what_it_had(
     mine: OwnRepository,
 ) -> None:
