@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from repositories import commit_all, make_repository
-from support import ROOT, TOY
+from support import PATIENCE, ROOT, TOY
 
 #: Eight points, the third of which always fails; each takes a tenth of a second.
 EIGHT_POINTS = """
@@ -60,7 +60,7 @@ class Project:
             },
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=PATIENCE,
             check=False,
         )
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support import PATIENCE
 
 from hpml_plugins.host import Host, make_host
 from hpml_plugins.model import Gpu, Node
@@ -77,7 +78,7 @@ def hpml(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             env={**os.environ, "HOME": str(tmp_path), "COLUMNS": "200", **env},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
             check=False,
         )
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # get-tools.sh PYTHON [ask|yes|no]: fetch what tests need and Python packages do not provide: Slurm, Open MPI, Fashion-MNIST,
-# buildah and Chromium as Debian packages, installed system-wide, and axe-core and TypeScript into .tools/. System-wide packages are named first; on
+# buildah, mmdebstrap and Chromium as Debian packages, installed system-wide, and axe-core and TypeScript into .tools/. System-wide packages are named first; on
 # a terminal the script asks (`yes` does not ask, `no` installs none). The tests of what is missing are skipped, and
 # named here.
 set -u
@@ -34,6 +34,10 @@ have_buildah() {
     command -v buildah >/dev/null
 }
 
+have_mmdebstrap() {
+    command -v mmdebstrap >/dev/null
+}
+
 can_install() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null
 }
@@ -43,6 +47,7 @@ have_fashion_mnist || packages="$packages dataset-fashion-mnist"
 have_slurm || packages="$packages slurm-wlm munge"
 have_mpi || packages="$packages openmpi-bin"
 have_buildah || packages="$packages buildah"
+have_mmdebstrap || packages="$packages mmdebstrap"
 have_browser || packages="$packages chromium"
 if [ -n "$packages" ] && [ "$wanted" != no ] && can_install; then
     echo "Some tests need Debian packages, installed system-wide:$packages (\`make test INSTALL=no\` does without)."
@@ -65,6 +70,7 @@ have_fashion_mnist || echo "NO FASHION-MNIST: its test will be skipped. Install 
 have_slurm || echo "NO SLURM: the tests on a real Slurm will be skipped. Install it: apt-get install slurm-wlm munge"
 have_mpi || echo "NO MPIRUN: the tests of ranks over MPI will be skipped. Install it: apt-get install openmpi-bin"
 have_buildah || echo "NO BUILDAH: the tests of the container image will be skipped. Install it: apt-get install buildah"
+have_mmdebstrap || echo "NO MMDEBSTRAP: the slow test that builds the container image will be skipped. Install it: apt-get install mmdebstrap"
 
 axe=.tools/axe.min.js
 if [ ! -e "$axe" ]; then

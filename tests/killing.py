@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from support import PATIENCE, wait_for
+
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.serialization import decode
 from hpml_plugins.store import decode_file, read_file
@@ -45,7 +47,7 @@ def start(folder: Path, home: Path, *words: str) -> subprocess.Popen[str]:
 def finish(running: subprocess.Popen[str], home: Path, *statuses: int) -> float:
     """Wait for its end, which must be one of these; the seconds that took."""
     started = time.monotonic()
-    assert running.wait(300) in (statuses or (0,)), (home / "said").read_text()[-3000:]
+    assert running.wait(PATIENCE) in (statuses or (0,)), (home / "said").read_text()[-3000:]
     return time.monotonic() - started
 
 
@@ -60,7 +62,7 @@ def kill_after(
         return False
     except subprocess.TimeoutExpired:
         (kill or (lambda pid: os.killpg(pid, signal.SIGKILL)))(running.pid)
-        running.wait(60)
+        running.wait(PATIENCE)
         return True
 
 
@@ -82,11 +84,12 @@ def command_lines(naming: Path) -> dict[int, str]:
     return found
 
 
-def wait_until_gone(naming: Path, seconds: float = 10) -> None:
-    patience = time.monotonic() + seconds
-    while (left := command_lines(naming)) and time.monotonic() < patience:
-        time.sleep(0.02)
-    assert not left, left
+def wait_until_gone(naming: Path) -> None:
+    wait_for(
+        lambda: not command_lines(naming),
+        f"the end of what names {naming}",
+        lambda: str(command_lines(naming)),
+    )
 
 
 def whole_files(folder: Path) -> int:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -98,6 +99,24 @@ def unavailable(reason: str) -> NoReturn:
     if os.environ.get("HPML_REQUIRE_TOOLS") == "1":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+#: How long a test waits for what comes at once on an idle machine, s. A busy one may hold a process
+#: up for minutes; where all is well, a wait ends as soon as it may.
+PATIENCE = 300.0
+
+
+def wait_for(
+    what: Callable[[], object],
+    name: str,
+    log: Callable[[], str] = str,
+    patience: float = PATIENCE,
+) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + patience
+    while not what():
+        assert time.monotonic() < deadline, f"waited {patience:.0f} s for {name}\n{log()}"
+        time.sleep(0.02)
 
 
 def assert_nothing_lost(before: Sequence[Record], now: Sequence[Record]) -> None:
@@ -211,7 +230,7 @@ def in_a_child(test: Callable[..., None]) -> Callable[..., None]:
             test(*args, **kwargs)
             send(b"passed")
 
-        outcome = run_isolated(body, 200.0, said.append)
+        outcome = run_isolated(body, PATIENCE, said.append)
         assert said == [b"passed"], f"{outcome.fault}\n{outcome.output}"
 
     return run

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import ROOT
+from support import PATIENCE, ROOT
 
 from hpml_plugins.registry import read_registry
 
@@ -45,7 +45,7 @@ def copy(tmp_path: Path) -> Path:
 def hpml(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hpml_plugins", *args]
     return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=120
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE
     )
 
 

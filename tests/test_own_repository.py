@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -74,9 +73,8 @@ def test_a_compiled_package_is_gated(tmp_path: Path) -> None:
     )
     assert "refused: 1 slower beyond the budget" in done.stdout
     assert "pairs of base and head" in done.stdout
-    began = time.monotonic()
     late = mine.hpml("gate", "main", "--bench", "total", "--limit", "1s", status=3)
-    assert "not judged: " in late.stdout + late.stderr and time.monotonic() - began < 30
+    assert "not judged: " in late.stdout + late.stderr
     report = (mine.path / "gate.md").read_text()
     assert (
         "`the work tree` against `" in report and "| total | size=20000 | time |" in report

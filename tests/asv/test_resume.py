@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ import pytest
 from asv_project import SQUARES, Project, of_eight_points
 from msgspec.structs import replace
 from records import a_record
-from support import assert_nothing_lost
+from support import assert_nothing_lost, wait_for
 
 from hpml_plugins.model.rounds import retract
 from hpml_plugins.store import append_record, read_file
@@ -46,7 +45,7 @@ def kill_and_resume(
     wait()
     running.kill()  # asv alone: what it started ends with it
     running.wait()
-    killing.wait_until_gone(project.path, 5)
+    killing.wait_until_gone(project.path)
     killing.whole_files(results)
     kept = killing.records_below(results)
 
@@ -66,12 +65,8 @@ def kill_and_resume(
 def wait_for_records(project: Project, count: int) -> None:
     """Wait until a run has stored so many Records. The clock would not do: a busy machine takes its
     time."""
-    patience = time.monotonic() + 60
-    while time.monotonic() < patience:
-        if len(killing.records_below(project.path / "results")) >= count:
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"no {count} records after a minute")
+    results = project.path / "results"
+    wait_for(lambda: len(killing.records_below(results)) >= count, f"{count} records")
 
 
 def expected_of(project: Project) -> dict[str, object]:

@@ -9,13 +9,12 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from repositories import git, make_repository
-from support import DRAWN
+from support import DRAWN, PATIENCE, wait_for
 
 from hpml_plugins import HpmlError
 from hpml_plugins.asv.configuration import write_configuration
@@ -95,7 +94,7 @@ def start(
 def publish(project: Path, prepare: Callable[[], None] | None = None) -> tuple[int, str]:
     """Publish the site of a project; the exit status and what was said."""
     command = start(project, prepare)
-    said, _ = command.communicate(timeout=120)
+    said, _ = command.communicate(timeout=PATIENCE)
     return command.returncode, said
 
 
@@ -217,13 +216,11 @@ def test_a_publish_that_is_ended_leaves_the_site_before_it(
     atomic_write(project / "html" / "index.html", b"the site before")
     (project / "hold").touch()
     command = start(project, lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL) and None)
-    patience = time.monotonic() + 60
-    while not (project / "drawing").exists():
-        assert time.monotonic() < patience
-        assert command.poll() is None
-        time.sleep(0.02)
+    wait_for(
+        lambda: (project / "drawing").exists() or command.poll() is not None, "a figure"
+    )
     command.send_signal(number)
-    assert command.wait(30) not in (0, None)
+    assert command.wait(PATIENCE) not in (0, None)
     assert contents(project / "html") == {"index.html": b"the site before"}
     if number != signal.SIGKILL:
         assert beside(project) == []

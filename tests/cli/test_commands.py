@@ -4,7 +4,6 @@ import json
 import platform
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -418,10 +417,8 @@ def hpml_benchmarks():
     return [Benchmark("slow", measure, [Metric("time", "s", "lower")])]
 """
     )
-    began = time.monotonic()
     limited = ("--limit", "8s", "--rounds", "1")
     done = hpml("run", "slow.py", *limited, "--record", "kept.jsonl")
-    assert 8 <= time.monotonic() - began < 60
     assert done.returncode == 3, done.stderr
     assert "did not fit into the limit of 8 s: slow" in done.stderr
     assert (tmp_path / "kept.jsonl").read_text() == ""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support import DRAWN
+from support import DRAWN, PATIENCE
 
 Hpml = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[[str, str], Path]
@@ -122,7 +122,7 @@ def test_a_file_s_site_is_served_until_interrupted(tmp_path: Path) -> None:
     process = psutil.Process(serving.pid)
     assert {each.laddr.ip for each in process.net_connections()} == {"127.0.0.1"}
     serving.send_signal(signal.SIGINT)
-    assert serving.wait(20) == 0
+    assert serving.wait(PATIENCE) == 0
     assert not list(tmp_path.glob("hpml-*"))
 
 

@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from support import PATIENCE, wait_for
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -28,12 +28,10 @@ def test_a_command_that_is_terminated_leaves_no_folder_and_no_program(
         [sys.executable, "-c", code],
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
-    patience = time.monotonic() + 20
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-        assert time.monotonic() < patience
-        time.sleep(0.01)
+    pid = tmp_path / "pid"
+    wait_for(lambda: pid.exists() and pid.read_text(), "the program")
     command.send_signal(number)
-    assert command.wait(20) == 128 + number
+    assert command.wait(PATIENCE) == 128 + number
     assert [path.name for path in tmp_path.iterdir()] == ["pid"]
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
 
@@ -67,7 +65,7 @@ def test_a_process_that_is_terminated_leaves_no_folder_and_dies_of_the_signal(
     assert command.stdout is not None
     assert command.stdout.readline() == b"True\n"
     command.send_signal(number)
-    assert command.wait(20) == -number
+    assert command.wait(PATIENCE) == -number
     assert list(tmp_path.iterdir()) == []
 
 
@@ -110,11 +108,11 @@ with temporary_folder("hpml-run-"):
     assert command.stdout is not None
     assert command.stdout.readline() == b"measuring\n"
     command.send_signal(number)
-    command.wait(20)
-    patience = time.monotonic() + 30
-    while left := [
-        path.name for path in tmp_path.iterdir() if not path.name.startswith("hpml-run")
-    ]:
-        assert time.monotonic() < patience, left
-        time.sleep(0.05)
+    command.wait(PATIENCE)
+
+    def left() -> list[str]:
+        names = [path.name for path in tmp_path.iterdir()]
+        return [name for name in names if not name.startswith("hpml-run")]
+
+    wait_for(lambda: not left(), "the folder to be empty", lambda: str(left()))
     assert number == signal.SIGKILL or list(tmp_path.iterdir()) == []

@@ -11,43 +11,46 @@ import time
 from pathlib import Path
 
 import pytest
+from support import PATIENCE, wait_for
 
 from hpml_plugins.isolation.process import NEXT_IN_LINE, Send, run_isolated
 
-#: Runs a process that tells its number and waits; says in a file how that ended.
+#: Runs a process that tells its number and waits; says in a file how that ended. Its arguments: the
+#: folder, and how long it waits for its own signal after that process got one, s.
 RUNNER = """
     import os, sys, time
     from pathlib import Path
+    from hpml_plugins.isolation import process
     from hpml_plugins.isolation.process import run_isolated
 
+    process.NEXT_IN_LINE = float(sys.argv[2])
     folder = Path(sys.argv[1])
 
     def wait(send):
         (folder / "partial").write_text(str(os.getpid()))
         (folder / "partial").rename(folder / "pid")
-        time.sleep(60)
+        time.sleep(600)
 
-    outcome = run_isolated(wait, 60, lambda message: None)
+    outcome = run_isolated(wait, 600, lambda message: None)
     (folder / "outcome").write_text(outcome.fault)
 """
 
 
-def start(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
+def start(folder: Path, waits: float) -> tuple[subprocess.Popen[bytes], int]:
     """The runner, and the number of its isolated process."""
-    runner = subprocess.Popen([sys.executable, "-c", textwrap.dedent(RUNNER), str(folder)])
-    patience = time.monotonic() + 30
-    while not (folder / "pid").exists():
-        assert time.monotonic() < patience
-        time.sleep(0.01)
+    runner = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(RUNNER), str(folder), str(waits)]
+    )
+    wait_for((folder / "pid").exists, "the isolated process")
     return runner, int((folder / "pid").read_text())
 
 
 def test_who_is_terminated_with_the_whole_run_leaves_no_failure(tmp_path: Path) -> None:
-    runner, isolated = start(tmp_path)
+    runner, isolated = start(tmp_path, 600)
     os.kill(isolated, signal.SIGTERM)
-    time.sleep(NEXT_IN_LINE / 4)  # as Slurm signals one process after the other
+    time.sleep(0.25)  # as Slurm signals one process after the other
     runner.terminate()
-    assert runner.wait(30) == -signal.SIGTERM
+    assert runner.wait(PATIENCE) == -signal.SIGTERM
     assert not (tmp_path / "outcome").exists()
 
 
@@ -61,9 +64,9 @@ def test_who_is_terminated_with_the_whole_run_leaves_no_failure(tmp_path: Path) 
 def test_who_is_ended_alone_failed(
     tmp_path: Path, number: signal.Signals, told: str
 ) -> None:
-    runner, isolated = start(tmp_path)
+    runner, isolated = start(tmp_path, NEXT_IN_LINE)
     os.kill(isolated, number)
-    assert runner.wait(30) == 0
+    assert runner.wait(PATIENCE) == 0
     assert (tmp_path / "outcome").read_text() == told
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import PATIENCE, wait_for
 
 from hpml_plugins import Bench, Benchmark, Metric, Node, Requires, clocks
 from hpml_plugins.measure import Context, measure_point
@@ -156,10 +157,12 @@ def test_it_watches_in_a_process_of_its_own_at_its_interval(
     nvml: Callable[..., None],
 ) -> None:
     nvml(reasons=0x4)
+    began = time.monotonic()
     with GpuMonitor([CARD]) as monitor:
         time.sleep(0.4)
         seen = monitor.finish()
-    assert 1 <= len(seen.series["gpu0"].columns["time"]) <= 0.4 / INTERVAL + 3
+    most = (time.monotonic() - began) / INTERVAL + 3
+    assert 1 <= len(seen.series["gpu0"].columns["time"]) <= most
     assert seen.energy == 2.0  # 7,000 to 9,000 mJ
     assert seen.throttled == "power cap"
 
@@ -229,7 +232,7 @@ def test_telemetry_tells_how_long_the_card_throttled_by_its_own_counters(
     assert unread is None
     assert reading is not None
     assert (reading.throttled, reading.clock, reading.power) == (3.5, 1.98e9, 650.0)
-    assert 0 <= time.monotonic() - reading.at < 5
+    assert 0 <= time.monotonic() - reading.at < PATIENCE
 
 
 def test_a_card_that_does_not_count_is_asked_for_its_reasons(
@@ -252,9 +255,7 @@ def test_a_forked_process_reads_what_the_watching_process_writes(
 ) -> None:
     nvml(violations={0: 10**9})
     with GpuMonitor([CARD]) as monitor:
-        wait = time.monotonic() + 10
-        while monitor.telemetry.read() is None and time.monotonic() < wait:
-            time.sleep(0.01)
+        wait_for(lambda: monitor.telemetry.read() is not None, "a reading")
         child = multiprocessing.get_context("fork").Process(
             target=lambda: os._exit(0 if monitor.telemetry.read().throttled == 1.0 else 1)  # type: ignore[union-attr]
         )
@@ -429,7 +430,7 @@ def losing(file: Path, *, then: str) -> Benchmark:
     def measure(bench: Bench) -> dict[str, Any]:
         file.touch()
         if then == "hangs":
-            time.sleep(600)
+            time.sleep(900)
         if then == "raises":
             raise RuntimeError("CUDA error: unspecified launch failure")
         time.sleep(4 * INTERVAL)
@@ -447,10 +448,10 @@ def test_a_card_lost_in_mid_run_ends_the_point_with_that_reason_and_the_next_one
     nvml(lost_file=tmp_path / "lost")
     context = Context(on_one_card(node))
     assert measure_point(BENCHMARK, {}, context).status == "ok"
-    first = measure_point(losing(tmp_path / "lost", then=then), {}, context, timeout=120)
+    first = measure_point(losing(tmp_path / "lost", then=then), {}, context, timeout=600)
     assert (first.status, first.metrics) == ("failed", {})
     assert first.reason.startswith(LOST)
-    assert first.duration < 60
+    assert first.duration < PATIENCE
     for _ in range(2):  # nothing is measured on a card that is not there
         later = measure_point(BENCHMARK, {}, context)
         assert (later.status, later.metrics) == ("failed", {})

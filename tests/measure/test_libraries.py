@@ -3,6 +3,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from support import PATIENCE
+
 CODE = """
 import numba.cuda
 from numba.cuda.cudadrv import driver
@@ -31,6 +33,6 @@ def test_what_is_loaded_before_the_fork_touches_no_cuda_and_a_missing_module_is_
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert (done.stdout.strip(), done.returncode) == ("filled filled", 0), done.stderr

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from support import PATIENCE
 
 from hpml_plugins import Bench, Benchmark, Metric, Node, Record, Requires, Samples
 from hpml_plugins.errors import DefinitionError, Failure
@@ -25,7 +26,7 @@ TIME = Metric("time", "s", "lower")
 
 
 def point(
-    measure: Callable[..., Any], node: Node, timeout: float = 20, **requires: Any
+    measure: Callable[..., Any], node: Node, timeout: float = PATIENCE, **requires: Any
 ) -> Record:
     benchmark = Benchmark(
         "toy", measure, [TIME], requires=Requires(**requires), timeout=timeout
@@ -80,8 +81,8 @@ def test_a_point_gives_a_record_with_samples_checks_series_and_facts(node: Node)
     }
     assert record.node["cpu"] == "Test CPU"
     assert "hpml-plugins" in record.packages
-    assert 0 < record.duration < 20
-    assert abs(record.started - time.time()) < 60
+    assert 0 < record.duration < PATIENCE
+    assert abs(record.started - time.time()) < PATIENCE
 
 
 def test_a_column_is_all_text_or_all_numbers(node: Node) -> None:
@@ -240,7 +241,7 @@ def test_a_point_of_which_nothing_is_known_is_no_result(node: Node) -> None:
 
 def hangs(bench: Bench) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    time.sleep(60)
+    time.sleep(600)
 
 
 def test_a_benchmark_that_outlives_its_timeout_is_ended_even_if_it_ignores_sigterm(
@@ -253,7 +254,7 @@ def test_a_benchmark_that_outlives_its_timeout_is_ended_even_if_it_ignores_sigte
         f"timed out after 3 s in hangs ({line_of(hangs, 2)})",
     )
     assert f"in {hangs.__name__}\n" in record.output  # with the whole stack
-    assert time.monotonic() - started < 13
+    assert time.monotonic() - started < PATIENCE
 
 
 def leaves_a_process(bench: Bench) -> dict[str, Any]:

@@ -6,11 +6,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import wait_for
 
 from hpml_plugins import Bench
 from hpml_plugins.errors import Skipped
@@ -62,15 +63,8 @@ def limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def monitor(limit: Path) -> Iterator[GpuMonitor]:
     """What watches the card of a point."""
     with GpuMonitor([CARD]) as made:
-        _wait(lambda: made.telemetry.read() is not None)
+        wait_for(lambda: made.telemetry.read() is not None, "a reading")
         yield made
-
-
-def _wait(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not done() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert done()
 
 
 def bench(monitor: GpuMonitor, node: Node) -> Bench:
@@ -97,7 +91,7 @@ def test_a_point_that_ends_while_the_limit_holds_has_it_restored(
     monitor.telemetry.wanted_limits[0] = (
         400.0  # of a measuring process that was killed meanwhile
     )
-    _wait(lambda: limit.read_text() == "400000")
+    wait_for(lambda: limit.read_text() == "400000", "the limit")
     monitor.finish()
     assert limit.read_text() == "700000"
 
@@ -106,9 +100,9 @@ def test_killing_the_watching_process_outright_restores_the_limit(
     monitor: GpuMonitor, limit: Path
 ) -> None:
     monitor.telemetry.wanted_limits[0] = 400.0
-    _wait(lambda: limit.read_text() == "400000")
+    wait_for(lambda: limit.read_text() == "400000", "the limit")
     os.kill(monitor._process.pid, signal.SIGKILL)  # type: ignore[union-attr,arg-type]
-    _wait(lambda: limit.read_text() == "700000")
+    wait_for(lambda: limit.read_text() == "700000", "the limit")
 
 
 def test_a_refused_limit_skips_the_point_and_changes_nothing(
@@ -127,7 +121,7 @@ def test_the_limit_of_a_card_that_others_use_is_left_alone(
 ) -> None:
     monkeypatch.setattr(QuietSampler, "users", 1.0)
     with GpuMonitor([CARD]) as monitor:
-        _wait(lambda: monitor.telemetry.read() is not None)
+        wait_for(lambda: monitor.telemetry.read() is not None, "a reading")
         with (
             pytest.raises(Skipped, match="another process uses the GPU"),
             bench(monitor, gpu_node).power_limit(400),

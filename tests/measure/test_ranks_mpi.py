@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import still_running, unavailable
+from support import PATIENCE, still_running, unavailable, wait_for
 
 from hpml_plugins import Bench, Benchmark, Metric, Node, Rank, Record
 from hpml_plugins.measure import Context, measure_point, why_no_mpi
@@ -31,7 +31,7 @@ def point(
     node: Node,
     function: Callable[..., Any],
     *args: Any,
-    timeout: float = 60,
+    timeout: float = PATIENCE,
     count: int = 2,
 ) -> Record:
     def measure(bench: Bench) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def test_ranks_of_mpirun_that_hang_are_asked_where_and_ended(
     node: Node, tmp_path: Path
 ) -> None:
     needs_mpi()
-    record = point(node, one_hangs, str(tmp_path), timeout=25)
+    record = point(node, one_hangs, str(tmp_path), timeout=60)
     assert record.status == "failed"
     assert record.reason.startswith("ranks timed out after ")
     assert "rank 1 in one_hangs (test_ranks_mpi.py:" in record.reason
@@ -154,20 +154,11 @@ def test_ranks_end_with_who_started_them(tmp_path: Path) -> None:
     }
     starter = subprocess.Popen([sys.executable, str(script)], env=env)
     try:
-        assert eventually(lambda: len(list(folder.iterdir())) == 2, 60)
+        wait_for(lambda: len(list(folder.iterdir())) == 2, "two ranks")
     finally:
         starter.kill()
         starter.wait()
-    assert eventually(lambda: still_running(folder, 2) == [], 20)
-
-
-def eventually(true: Callable[[], bool], patience: float) -> bool:
-    deadline = time.monotonic() + patience
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
+    wait_for(lambda: not still_running(folder, 2), "the end of the ranks")
 
 
 def test_without_mpirun_the_point_is_skipped_and_says_how_to_mend(

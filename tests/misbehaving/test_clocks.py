@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import PATIENCE
 
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.serialization import decode
@@ -53,7 +54,7 @@ def test_replaced_clocks_change_nothing_of_a_measurement(way: str, tmp_path: Pat
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -280,20 +280,12 @@ def test_another_size_of_image_is_counted_at_that_size(measured: Any) -> None:
 
 
 @pytest.mark.slow
-def test_all_eighty_agree_with_torchvision_within_one_percent_in_under_two_minutes(
-    measured: Any,
-) -> None:
+def test_all_eighty_agree_with_torchvision_within_one_percent(measured: Any) -> None:
     """Or within half of the last decimal that torchvision gives, which for shufflenet_v2_x0_5 is
     more than 1 %."""
-    import time
-
     from torchvision import models
 
-    started = (
-        time.process_time()
-    )  # one thread: what else runs on this machine does not count
     counted = {model: measured(model)[0] for model in FLOPS.grid["model"]}
-    seconds = time.process_time() - started
     apart = {}
     for model, values in counted.items():
         for weights in models.get_model_weights(model):
@@ -312,7 +304,6 @@ def test_all_eighty_agree_with_torchvision_within_one_percent_in_under_two_minut
         for model in counted
         for warning in measured(model)[1].collected.warnings
     )
-    assert seconds < 120
 
 
 @pytest.mark.slow

@@ -131,9 +131,8 @@ def test_kills_of_hpml_submit_lose_no_finished_point(project: Project) -> None:
     rounds = 0
     while len(found) < killing.kills_of("submit"):
         found += kill_until_done(project, words, seconds, dice, kill)
-        killing.wait_until_gone(
-            project.path, 60
-        )  # a job whose submitter alone was killed goes on
+        # a job whose submitter alone was killed goes on
+        killing.wait_until_gone(project.path)
         killing.finish(killing.start(project.path, home, *words), home, 0, 1)
         hold_complete(project)
         rounds += 1

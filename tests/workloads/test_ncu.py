@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from support import PATIENCE
 
 from hpml_plugins import HpmlError
 from hpml_plugins.workloads.ncu import count_kernels, parse
@@ -62,7 +63,7 @@ def fake_ncu(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None
             "echo first; echo last words; exit 3",
             r"measured nothing \(status 3\): first / last words",
         ),
-        ("exec sleep 60", "did not finish within 0.2 s"),
+        ("exec sleep 600", "did not finish within 0.2 s"),
     ],
 )
 def test_what_ncu_says_when_it_cannot_reaches_the_user(
@@ -70,9 +71,8 @@ def test_what_ncu_says_when_it_cannot_reaches_the_user(
 ) -> None:
     fake_ncu(tmp_path, script, monkeypatch)
     with pytest.raises(HpmlError, match=message):
-        count_kernels(
-            ["true"], ["gpu__time_duration.sum"], timeout=0.2 if "sleep" in script else 30
-        )
+        timeout = 0.2 if "sleep" in script else PATIENCE
+        count_kernels(["true"], ["gpu__time_duration.sum"], timeout=timeout)
 
 
 def test_a_missing_ncu_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

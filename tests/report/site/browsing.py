@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import unavailable
+from support import PATIENCE, unavailable
 from workload_pages import read_data as read_data
 
 ARGUMENTS = [
@@ -24,6 +24,8 @@ ARGUMENTS = [
     "--disable-sync",
     "--no-first-run",
 ]
+#: How long Playwright waits, ms.
+WAIT = 1e3 * PATIENCE
 HOW_TO = (
     "get one with `apt-get install chromium` (Debian's package) "
     "or `playwright install chromium`"
@@ -41,11 +43,30 @@ def browser() -> Iterator[Any]:
     with sync_playwright() as playwright:
         try:
             # Without a system's browser Playwright's own is tried.
-            started = playwright.chromium.launch(executable_path=system, args=ARGUMENTS)
+            started = playwright.chromium.launch(
+                executable_path=system, args=ARGUMENTS, timeout=WAIT
+            )
         except Error as error:
             unavailable(f"no Chromium that starts ({str(error).splitlines()[0]}); {HOW_TO}")
-        yield started
+        yield _PatientBrowser(started)
         started.close()
+
+
+class _PatientBrowser:
+    """Chromium, whose tabs wait as long as other tests do: Playwright waits 30 s."""
+
+    def __init__(self, browser: Any) -> None:
+        self._browser = browser
+
+    def new_context(self, **options: Any) -> Any:
+        context = self._browser.new_context(**options)
+        context.set_default_timeout(WAIT)
+        return context
+
+    def new_page(self) -> Any:
+        page = self._browser.new_page()
+        page.context.set_default_timeout(WAIT)
+        return page
 
 
 class _Server(http.server.ThreadingHTTPServer):

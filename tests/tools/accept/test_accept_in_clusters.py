@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
-from support import ROOT, unavailable
+from support import PATIENCE, ROOT, unavailable, wait_for
 
 from hpml_plugins.model import Node
 from hpml_plugins.node import detect_node
@@ -155,7 +155,7 @@ def test_on_slurm_the_slow_one_of_two_nodes_is_drained(tmp_path: Path) -> None:
         env = {**common, **(slow if node == "n2" else {})}
         command = ["srun", f"--nodelist={node}", str(SLURM)]
         done = subprocess.run(
-            command, env=env, capture_output=True, text=True, check=True, timeout=240
+            command, env=env, capture_output=True, text=True, check=True, timeout=PATIENCE
         )
         assert f"hpml accept: {node}" in done.stdout
         found = msgspec.json.decode((tmp_path / f"{node}.json").read_bytes())
@@ -166,7 +166,7 @@ def test_on_slurm_the_slow_one_of_two_nodes_is_drained(tmp_path: Path) -> None:
         assert verdict("n1") != "fail"
         assert slurm.states() == ["idle", "idle"]
         assert verdict("n2") == "fail"
-        toy_slurm.wait_for(
+        wait_for(
             lambda: slurm.states()[1].startswith("drain"), "n2 to be drained", slurm.log
         )
         assert slurm.states()[0] == "idle"

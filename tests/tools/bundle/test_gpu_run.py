@@ -6,10 +6,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
+from support import wait_for
 
 SCRIPT = Path(__file__).parents[3] / ".ci" / "gpu-run"
 
@@ -91,12 +91,10 @@ def test_the_run_gets_a_limit_that_ends_before_the_time_is_over(tmp_path: Path) 
 def test_a_script_that_is_killed_leaves_what_was_measured_until_then(
     tmp_path: Path,
 ) -> None:
-    place = {**stand_in(tmp_path, "sleep 60"), "PACK_EVERY": "0.2"}
+    place = {**stand_in(tmp_path, "sleep 600"), "PACK_EVERY": "0.2"}
     words = ["bash", str(SCRIPT), "bundle", "results.tgz", "HEAD^!"]
     running = subprocess.Popen(words, cwd=tmp_path, env=place, start_new_session=True)
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "results.tgz").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for((tmp_path / "results.tgz").exists, "the first pack")
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     assert "packed" in (tmp_path / "results.tgz").read_text()

@@ -9,6 +9,7 @@ import textwrap
 from dataclasses import dataclass
 
 from asv_project import Project
+from support import PATIENCE
 
 from hpml_plugins.model.record import Record
 from hpml_plugins.store import read_file
@@ -49,7 +50,7 @@ class Site:
             },
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=PATIENCE,
             check=False,
         )
 

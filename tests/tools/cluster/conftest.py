@@ -6,7 +6,7 @@ import pytest
 import toy_slurm
 from asv_project import Project, make_project
 from cluster_site import PLUGIN, Site
-from support import unavailable
+from support import unavailable, wait_for
 
 __all__ = ["make_project"]
 
@@ -39,7 +39,7 @@ def site(make_project: Callable[[str], Project]) -> Site:
 @pytest.fixture
 def slurm_site(site: Site, slurm: toy_slurm.Slurm) -> Site:
     """The same with a target for each node of the Slurm."""
-    toy_slurm.wait_for(lambda: slurm.states() == ["idle", "idle"], "idle nodes", slurm.log)
+    wait_for(lambda: slurm.states() == ["idle", "idle"], "idle nodes", slurm.log)
     site.env.update(slurm.env)
     site.cluster("""
         version: 1

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import PATIENCE
 
 from hpml_plugins.tools.cluster.jobs import (
     JobOrder,
@@ -87,5 +88,5 @@ def test_the_job_s_own_process_is_interrupted(tmp_path: Path) -> None:
     own.stdout.readline()
     put(tmp_path, own.pid)
     assert [each.target for each in cancel(find_jobs(tmp_path))] == ["desk"]
-    assert own.wait(20) in (1, -2, 130)
+    assert own.wait(PATIENCE) in (1, -2, 130)
     assert own.pid != os.getpid()

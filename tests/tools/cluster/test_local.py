@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from cluster_site import Site
-from toy_slurm import command_lines, wait_for
+from killing import wait_until_gone
+from support import PATIENCE, wait_for
 
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.tools.cluster.submit import wait_here
@@ -130,15 +131,8 @@ def test_a_submission_that_is_terminated_with_its_group_leaves_no_process(
             "a run that has locked its machine",
         )
         os.killpg(run.pid, signal.SIGTERM)
-        assert run.wait(30) == 128 + signal.SIGTERM
-    wait_for(
-        lambda: (
-            not [
-                line for line in command_lines().values() if str(site.project.path) in line
-            ]
-        ),
-        "no process",
-    )
+        assert run.wait(PATIENCE) == 128 + signal.SIGTERM
+    wait_until_gone(site.project.path)
 
 
 def test_a_local_job_that_is_cancelled_leaves_no_process(site: Site) -> None:
@@ -159,15 +153,8 @@ def test_a_local_job_that_is_cancelled_leaves_no_process(site: Site) -> None:
         (job,) = json.loads(site.hpml("jobs", "--json").stdout)
         assert (job["state"], job["attempts"]) == ("running", 1)
         assert "cancelled" in site.hpml("jobs", "desk", "--cancel").stdout
-        assert run.wait(60) == 1
-    wait_for(
-        lambda: (
-            not [
-                line for line in command_lines().values() if str(site.project.path) in line
-            ]
-        ),
-        "no process",
-    )
+        assert run.wait(PATIENCE) == 1
+    wait_until_gone(site.project.path)
     done = site.hpml("jobs", "--json")
     (job,) = json.loads(done.stdout)
     assert (done.returncode, job["state"], job["reason"]) == (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import toy_slurm
 from cluster_site import Site
-from support import assert_nothing_lost
+from support import assert_nothing_lost, wait_for
 
 POINTS = list(range(12))
 
@@ -33,18 +33,17 @@ def wait_for_state(site: Site, target: str, *states: str) -> dict[str, Any]:
         found.update(jobs(site)[target])
         return found["state"] in states
 
-    toy_slurm.wait_for(
+    wait_for(
         reached, f"{target} to be {states}", lambda: logs(site) + str(found), patience=900
     )
     return found
 
 
 def wait_for_records(site: Site, machine: str, count: int) -> None:
-    toy_slurm.wait_for(
+    wait_for(
         lambda: len(site.records(machine)) >= count,
         f"{count} records",
         lambda: logs(site),
-        240,
     )
 
 
@@ -73,7 +72,7 @@ def test_two_nodes_measure_at_once_under_their_machines_names(slurm_site: Site) 
         assert found["attempts"] == 1
         # The state is written by the job, the progress read from its log, which may be a moment
         # behind.
-        toy_slurm.wait_for(
+        wait_for(
             lambda target=target: jobs(slurm_site)[target]["progress"] == 1.0,
             "all of the progress",
         )
@@ -119,7 +118,7 @@ def test_a_cancelled_job_is_shown_as_such_and_another_goes_on_where_it_stopped(
             record.is_complete for record in records
         )
 
-    toy_slurm.wait_for(is_complete, "the rest", lambda: logs(slurm_site), 240)
+    wait_for(is_complete, "the rest", lambda: logs(slurm_site))
     assert_nothing_lost(kept, slurm_site.records("first"))
 
 
@@ -154,7 +153,7 @@ def test_a_preempted_job_is_started_again_and_goes_on_where_it_stopped(
     wait_for_records(slurm_site, "first", 2)
     urgent = ["sbatch", "-p", "urgent", "-o", "/dev/null", "--wrap", "sleep 2"]
     subprocess.run(urgent, env={**os.environ, **slurm.env}, check=True, capture_output=True)
-    toy_slurm.wait_for(
+    wait_for(
         lambda: jobs(slurm_site)["first"]["state"] == "pending", "preemption", slurm.log
     )
     kept = len(slurm_site.records("first"))
@@ -204,7 +203,7 @@ def test_a_node_that_dies_and_comes_back_finishes_its_job(
     wait_for_records(slurm_site, "two", 2)
     slurm.kill_node("n2")
     kept = len(slurm_site.records("two"))
-    toy_slurm.wait_for(
+    wait_for(
         lambda: "down" in slurm.ask("sinfo", "-h", "-p", "b", "-o", "%t"),
         "n2 to be down",
         slurm.log,

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from cluster_site import Site
-from toy_slurm import command_lines, wait_for
+from killing import command_lines
+from support import PATIENCE, wait_for
 
 PLUGIN = """
     import os
@@ -108,21 +109,14 @@ def test_a_queue_that_dies_costs_its_own_part_only_and_is_named(pair: Site) -> N
         stderr=subprocess.PIPE,
         text=True,
     ) as run:
-        queued = f"{pair.project.path}/cluster-jobs"
-
-        def second() -> list[int]:
-            lines = command_lines().items()
-            return [
-                pid for pid, line in lines if queued in line and "queue-1-commits" in line
-            ]
-
         wait_for(
             lambda: list(pair.project.path.glob("cluster-jobs/*/queue-1/toy-x1/records/*")),
             "its first record",
         )
-        for pid in second():
-            os.kill(pid, signal.SIGKILL)
-        assert run.wait(120) == 1
+        for pid, line in command_lines(pair.project.path / "cluster-jobs").items():
+            if "queue-1-commits" in line:
+                os.kill(pid, signal.SIGKILL)
+        assert run.wait(PATIENCE) == 1
         assert run.stderr
         said = run.stderr.read()
     assert (

@@ -8,11 +8,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from support import wait_for
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol")
 _CONF = """
@@ -196,21 +197,6 @@ class Slurm:
                 stderr=log,
                 start_new_session=True,
             )
-
-
-def wait_for(
-    what: Callable[[], object],
-    name: str,
-    log: Callable[[], str] = str,
-    patience: float = 120.0,
-) -> None:
-    """Wait until something is so. Long, because a busy machine takes its time; it is left as soon
-    as it is so."""
-    deadline = time.monotonic() + patience
-    while not what():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {patience:.0f} s for {name}\n{log()}")
-        time.sleep(0.1)
 
 
 def command_lines() -> dict[int, str]:

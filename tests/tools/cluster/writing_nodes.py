@@ -16,6 +16,7 @@ from pathlib import Path
 from asv import util
 from asv.machine import Machine
 from asv.results import Results
+from support import PATIENCE
 
 from hpml_plugins.asv.patches import apply
 from hpml_plugins.model.record import Record
@@ -84,7 +85,7 @@ def write_round(results: Path, machine: str, number: int) -> None:
 def live(results: Path, machine: str, told: Path, rounds: int) -> None:
     """Write until so many rounds are finished, over all lives of this machine."""
     apply()
-    with lock_machine(results, machine, timeout=60):
+    with lock_machine(results, machine, timeout=PATIENCE):
         for number in range(len(finished(told)), rounds):
             write_round(results, machine, number)
             with told.open("ab") as file:

@@ -10,7 +10,7 @@ import nbclient
 import nbformat
 import pytest
 from records import a_record
-from support import ROOT
+from support import PATIENCE, ROOT
 
 import hpml_plugins as hpml
 from hpml_plugins.errors import UsageError
@@ -142,7 +142,9 @@ def test_importing_the_package_imports_none_of_it() -> None:
 def test_the_notebook_of_the_documentation_runs() -> None:
     notebook = nbformat.read(ROOT / "docs/results.ipynb", as_version=4)
     resources = {"metadata": {"path": str(ROOT)}}
-    nbclient.NotebookClient(notebook, timeout=120, resources=resources).execute()
+    nbclient.NotebookClient(
+        notebook, timeout=PATIENCE, startup_timeout=PATIENCE, resources=resources
+    ).execute()
     outputs = [each for cell in notebook.cells for each in cell.get("outputs", ())]
     shown = [output["data"] for output in outputs if "data" in output]
     charts = [data for data in shown if "application/vnd.vegalite.v6+json" in data]
