@@ -164,12 +164,17 @@ class Rule:
     def layer(self) -> Layer:
         """The layer that draws the rule."""
         at: dict[str, Any]
+        columns: list[str] = []
         if isinstance(self.at, str):
-            at = {"field": _field(self.at), "type": "quantitative"}
+            columns = [_field(self.at)]
+            at = {"field": columns[0], "type": "quantitative"}
         else:
             at = {"datum": self.at}
+        # otherwise one is drawn for each row of the data, all in one place
+        once = {"aggregate": [{"op": "count", "as": "rows"}], "groupby": columns}
         return {
             "mark": {"type": "rule", **_DASHED, "tooltip": self.title},
+            "transform": [once],
             "encoding": {self.axis: at},
         }
 
