@@ -38,8 +38,8 @@ def read_point(html_dir: Path, benchmark: str, metric: str, point: str = "") -> 
     page = (html_dir / workload_address(benchmark)).read_text(encoding="utf-8")
     row = re.search(f'id="{re.escape(escape(anchor))}" data-file="([^"]+)"', page)
     assert row, f"no row {anchor} on the page of {benchmark}"
-    pieces = read_data(html_dir, row[1])
-    return str(pieces[anchor] + pieces[""])
+    point = next(each for each in read_data(html_dir, row[1]) if anchor in each)
+    return str(point[anchor] + point[""])
 
 
 def dots(fragment: str, over: str = "commit") -> list[str]:

@@ -34,8 +34,9 @@
         row.after(drawer);
         link?.setAttribute("aria-expanded", "true");
         try {
-            const points = await hpml.read(row.dataset.file ?? "");
-            place.innerHTML = points[row.id] + points[""];
+            const points = /** @type {Record<string, string>[]} */ (await hpml.read(row.dataset.file ?? ""));
+            const point = points.find((each) => row.id in each);
+            place.innerHTML = point?.[row.id] + point?.[""];
             prepare(place);
         } catch {
             place.textContent = `${row.dataset.file} could not be loaded.`;
