@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from hpml_plugins.errors import Failure
 from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.serialization import shorten
 
 _DIGITS = re.compile(r"[\d.]+")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -122,11 +123,13 @@ def run_key(record: Record) -> RunKey:
 
 def are_disputed(one: Record, other: Record) -> bool:
     """Whether two Records of a run and point describe the same round differently. A time of 0 is
-    unknown."""
+    unknown. Digits that are not stored make no difference: a site has the first Records without
+    them."""
     return (
         one.started == other.started > 0
         and "retracted" not in (one.status, other.status)
         and one != other
+        and shorten(one) != shorten(other)
     )
 
 

@@ -10,7 +10,7 @@ from records import a_record
 
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import combine, join_rounds, retract, schedule
-from hpml_plugins.model.serialization import decode, encode
+from hpml_plugins.model.serialization import decode, encode, shorten
 
 
 def test_every_point_has_its_rounds_and_no_round_begins_before_the_one_before_has_ended() -> (
@@ -297,3 +297,11 @@ def test_a_retraction_takes_the_numbers_of_all_rounds_away_wherever_it_stands_an
         assert stands == other
     assert join_rounds([*rounds, line])[0].node == {"cpu": "EPYC"}
     assert join_rounds([line]) == [line]
+
+
+def test_a_round_with_and_without_the_digits_that_are_not_stored_is_one() -> None:
+    stored = one([0.0004368379999988292, 0.0004236129999952709], started=7.0)
+    assert shorten(stored) != stored
+    assert join_rounds([stored, shorten(stored)]) == [stored]
+    edited = one([0.000436839, 0.000423613], started=7.0)
+    assert [each.status for each in join_rounds([stored, edited])] == ["retracted"]

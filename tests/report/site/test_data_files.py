@@ -18,10 +18,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from records import a_record
 from site_history import read
 from support import ROOT, unavailable
 
-from hpml_plugins.model.serialization import decode
+from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.model.serialization import decode, encode
 from hpml_plugins.registry import json_schema
 from hpml_plugins.report.site import data_files
 from hpml_plugins.report.site.page import SiteFolder
@@ -162,3 +164,20 @@ def test_a_file_whose_records_stand_in_the_replaced_site_is_taken_over(
     data_files.write_data_files(history, SiteFolder(tmp_path / "few", "p"))
     few = json.loads((tmp_path / "few" / data_files.INDEX).read_bytes())
     assert sum(each["left_out"] for each in few["files"]) > 0
+
+
+@pytest.mark.parametrize("regime", ["samples", "boost"])
+def test_samples_have_the_digits_of_stored_ones(regime: str) -> None:
+    def line(value: float, flops: float = 17371234567.0) -> bytes:
+        samples = {"samples": [0.25], "boost": [], regime: [0.25, value]}
+        metrics = {
+            "time": MetricSamples(unit="s", direction="lower", **samples),
+            "flops": MetricSamples(unit="FLOP", direction=None, samples=[flops]),
+        }
+        return encode(a_record(metrics=metrics))
+
+    published = data_files.published_line(line(0.0004368379999988292))
+    assert published == line(0.000436838)
+    assert data_files.published_line(published) is published
+    short = line(0.000123456789, flops=7.0)
+    assert data_files.published_line(short) is short

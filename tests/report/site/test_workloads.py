@@ -27,6 +27,7 @@ from hpml_plugins.cli.run import _tasks, command
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import THROTTLED, MetricSamples, Record
 from hpml_plugins.report.reading import read_history
+from hpml_plugins.report.site.data_files import published_line
 from hpml_plugins.report.site.line_chart import MOST_MARKS, TOP, ChartLine, Dot, draw
 from hpml_plugins.report.site.page import fill_text
 from hpml_plugins.store import append_record, record_file
@@ -338,7 +339,7 @@ def test_the_records_of_a_benchmark_are_downloaded_as_they_are_stored(
     ]
     results = html.parent / "results"
     stored = [path.read_bytes().splitlines() for path in results.glob("*/records/*.jsonl")]
-    assert sorted(saved) == sorted(itertools.chain(*stored))
+    assert sorted(saved) == sorted(map(published_line, itertools.chain(*stored)))
 
 
 def test_the_newest_records_tell_where_when_and_under_which_conditions(
