@@ -1,18 +1,24 @@
-"""The plugin `language_models`: other servers under the same load, by stand-ins for vLLM and SGLang
-with the parts of their interfaces that are used."""
+"""The plugin `language_models`: other servers under the same load: vLLM and SGLang where one is
+installed, elsewhere stand-ins with the parts of their interfaces that are used."""
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import inspect
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hpml_plugins import Benchmark, Node, Requires
 from hpml_plugins.measure import SamplingPlan
+from hpml_plugins.node import detect_node
 from hpml_plugins.plugins.language_models import engines, server
-from hpml_plugins.plugins.language_models.shapes import LLAMA
+from hpml_plugins.plugins.language_models.shapes import LLAMA, Shape
 from hpml_plugins.testing import Context, measure_point
 
 SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
@@ -22,7 +28,8 @@ import asyncio, json, pathlib
 __version__ = "0.0-stand-in"
 
 
-def check_model(folder, context):
+def check_model(folder, context, device="cpu"):
+    assert device == "cpu"
     config = json.loads((pathlib.Path(folder) / "config.json").read_text())
     assert (config["hidden_size"], config["num_key_value_heads"]) == (64, 2)
     assert config["max_position_embeddings"] == context
@@ -63,6 +70,7 @@ class AsyncLLMEngine:
 
     async def generate(self, prompt, params, request_id):
         assert request_id not in self.names and len(prompt["prompt_token_ids"]) == 16
+        assert prompt["type"] == "token"
         self.names.add(request_id)
         for count in range(1, params.max_tokens + 1 - SHORT_BY):
             await asyncio.sleep(0.001)
@@ -73,9 +81,9 @@ class AsyncLLMEngine:
 """
 SGLANG = """
 class Engine:
-    def __init__(self, model_path, skip_tokenizer_init, load_format, dtype, context_length,
-                 max_running_requests, disable_radix_cache, random_seed):
-        check_model(model_path, context_length)
+    def __init__(self, model_path, device, skip_tokenizer_init, load_format, dtype, context_length,
+                 max_running_requests, disable_radix_cache, random_seed, custom_sigquit_handler):
+        check_model(model_path, context_length, device)
 
     async def async_generate(self, input_ids, sampling_params, stream):
         assert stream and len(input_ids) == 16
@@ -93,13 +101,13 @@ class Engine:
 """
 
 
-def small() -> Benchmark:
+def small(model: str = "tiny") -> Benchmark:
     """The benchmark with a tiny model, where no GPU is needed."""
     return replace(
         engines.SERVING_ENGINES,
         grid={
             "engine": ("vllm", "sglang"),
-            "model": ("tiny",),
+            "model": (model,),
             "arrival": (20.0,),
             "prompt": (16,),
             "output": (8,),
@@ -133,6 +141,128 @@ def test_requests_are_answered_by(engine: str, stand_ins: Path, node: Node) -> N
         "name": [engine],
         "version": ["0.0-stand-in"],
     }
+
+
+#: vLLM's attention on CPUs has no heads of fewer numbers than 32.
+HEADS_OF_32 = Shape(2, 128, 224, 4, 2, 256)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_requests_are_answered_by_the_installed(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = detect_node()
+    if reason := why_not_started(engine, on_gpu=bool(node.gpus)):
+        pytest.skip(reason)
+    monkeypatch.setitem(LLAMA, "heads_of_32", HEADS_OF_32)
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB, else nearly all memory
+    benchmark = small("heads_of_32")
+    (point,) = [each for each in benchmark.points() if each["engine"] == engine]
+    record = measure_point(benchmark, point, Context(node, plan=SHORT))
+    assert (record.status, record.reason) == ("ok", ""), record.output
+    median = {name: each.median for name, each in record.metrics.items()}
+    assert 0 < median["first_token"] <= median["first_token_p99"]
+    assert 0 <= median["output_token"] <= median["output_token_p99"]
+    assert median["rate"] > 0
+    assert record.series["engine"].columns["version"] != ["unknown"]
+
+
+def why_not_started(engine: str, *, on_gpu: bool) -> str:
+    """Why the engine itself cannot be started on this machine; "" if it can."""
+    if not importlib.util.find_spec(engine):
+        return f"{engine} is not installed"
+    if on_gpu:
+        return ""
+    if engine == "vllm":
+        from vllm.platforms import current_platform
+
+        return "" if current_platform.is_cpu() else "vllm is built for GPUs"
+    return "sglang needs a GPU"
+
+
+def a_setting(folder: Path) -> engines.Setting:
+    return engines.Setting(str(folder), "cpu", context=64, slots=4, seed=1)
+
+
+def test_the_installed_vllm_has_the_interface_that_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its classes of arguments and parameters are made, and calls compared with its signatures."""
+    if not importlib.util.find_spec("vllm"):
+        pytest.skip("vllm is not installed")
+    import vllm
+
+    called: list[Mapping[str, Any]] = []
+
+    class Started:
+        def generate(self, *given: Any) -> Any:
+            bound = inspect.signature(vllm.AsyncLLMEngine.generate).bind(self, *given)
+            called.append(bound.arguments)
+            return vllm_outputs(vllm)
+
+        def shutdown(self) -> None:
+            inspect.signature(vllm.AsyncLLMEngine.shutdown).bind(self)
+
+    def start(arguments: Any) -> Started:
+        assert isinstance(arguments, vllm.AsyncEngineArgs)
+        return Started()
+
+    inspect.signature(vllm.AsyncLLMEngine.from_engine_args).bind(None)
+    monkeypatch.setattr(vllm.AsyncLLMEngine, "from_engine_args", start)
+    assert answered_by(engines.with_vllm(a_setting(tmp_path))) == [1, 2]
+    (call,) = called
+    assert isinstance(call["sampling_params"], vllm.SamplingParams)
+
+
+async def vllm_outputs(vllm: Any) -> Any:
+    """Two answers of one request, as vLLM's own class."""
+    from vllm.outputs import CompletionOutput
+
+    for count in (1, 2):
+        tokens = CompletionOutput(0, "", list(range(count)), None, None)
+        yield vllm.RequestOutput("0", None, [5], None, [tokens], count == 2)
+
+
+def test_the_installed_sglang_has_the_interface_that_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arguments and calls are compared with its signatures."""
+    if not importlib.util.find_spec("sglang"):
+        pytest.skip("sglang is not installed")
+    from sglang.srt.entrypoints.engine import Engine
+    from sglang.srt.sampling.sampling_params import SamplingParams
+    from sglang.srt.server_args import ServerArgs
+
+    signature = inspect.signature(Engine.async_generate)
+
+    def start(self: Any, **given: Any) -> None:
+        inspect.signature(ServerArgs).bind(**given)
+
+    async def async_generate(self: Any, **given: Any) -> Any:
+        bound = signature.bind(self, **given)
+        SamplingParams(**bound.arguments["sampling_params"])
+
+        async def outputs() -> Any:
+            for count in (1, 2):
+                yield {"meta_info": {"completion_tokens": count}}
+
+        return outputs()
+
+    monkeypatch.setattr(Engine, "__init__", start)
+    monkeypatch.setattr(Engine, "async_generate", async_generate)
+    monkeypatch.setattr(Engine, "shutdown", lambda self: None)
+    assert answered_by(engines.with_sglang(a_setting(tmp_path))) == [1, 2]
+
+
+def answered_by(started: AbstractAsyncContextManager[engines.Answer]) -> list[int]:
+    """The numbers of tokens of one request."""
+
+    async def ask() -> list[int]:
+        async with started as answer:
+            return [count async for count in answer([5], 2)]
+
+    return asyncio.run(ask())
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
@@ -172,9 +302,6 @@ def test_a_card_that_is_too_small_for_an_engine_is_named(
 
 
 def test_requests_are_sent_at_their_times() -> None:
-    import asyncio
-    from collections.abc import AsyncIterator, Sequence
-
     async def answer(text: Sequence[int], wanted: int) -> AsyncIterator[int]:
         for count in range(1, wanted + 1):
             yield count

@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import random
+import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -39,10 +40,11 @@ Answer = Callable[[Sequence[int], int], AsyncIterator[int]]
 
 @dataclass(frozen=True)
 class Setting:
-    """What an engine is started with.  folder: with the model's config.json.  context: positions of
-    a sequence.  slots: sequences at a time."""
+    """What an engine is started with.  folder: with the model's config.json.  device: "cuda" or
+    "cpu".  context: positions of a sequence.  slots: sequences at a time."""
 
     folder: str
+    device: str
     context: int
     slots: int
     seed: int
@@ -75,7 +77,7 @@ def measure(
     with tempfile.TemporaryDirectory() as folder:
         config = json.dumps(config_of(shape, context))
         (Path(folder) / "config.json").write_text(config, encoding="utf-8")
-        setting = Setting(folder, context, slots, bench.seed)
+        setting = Setting(folder, bench.device, context, slots, bench.seed)
         texts = random_texts(shape, len(requests) + WARM_UP, prompt, bench.seed)
         took, energy = asyncio.run(answered(bench, engine, setting, requests, texts))
     for request in requests:
@@ -162,7 +164,8 @@ def config_of(shape: Shape, context: int) -> dict[str, Any]:
 
 @asynccontextmanager
 async def with_vllm(setting: Setting) -> AsyncIterator[Answer]:
-    """vLLM's asynchronous engine. Source: https://docs.vllm.ai/en/latest/api/vllm/."""
+    """vLLM's asynchronous engine, on the device that vLLM was built for. Source:
+    https://docs.vllm.ai/en/latest/api/vllm/."""
     from vllm import AsyncEngineArgs, AsyncLLMEngine, SamplingParams
 
     engine = AsyncLLMEngine.from_engine_args(
@@ -184,7 +187,8 @@ async def with_vllm(setting: Setting) -> AsyncIterator[Answer]:
         params = SamplingParams(
             temperature=0.0, max_tokens=wanted, ignore_eos=True, detokenize=False
         )
-        prompt = {"prompt_token_ids": list(text)}
+        # with its type: prompts without one are deprecated in vLLM 0.33
+        prompt = {"type": "token", "prompt_token_ids": list(text)}
         async for found in engine.generate(prompt, params, str(next(names))):
             yield len(found.outputs[0].token_ids)
 
@@ -201,6 +205,7 @@ async def with_sglang(setting: Setting) -> AsyncIterator[Answer]:
 
     engine = Engine(
         model_path=setting.folder,
+        device=setting.device,
         skip_tokenizer_init=True,
         load_format="dummy",
         dtype="bfloat16",
@@ -208,6 +213,8 @@ async def with_sglang(setting: Setting) -> AsyncIterator[Answer]:
         max_running_requests=setting.slots,
         disable_radix_cache=True,
         random_seed=setting.seed,
+        # else SGLang kills this process when one of its own fails, instead of raising an error
+        custom_sigquit_handler=signal.SIG_IGN,
     )
 
     async def answer(text: Sequence[int], wanted: int) -> AsyncIterator[int]:
