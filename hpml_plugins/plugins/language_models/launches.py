@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
+from hpml_plugins import Bench, HpmlError, Metric
 from hpml_plugins.plugins.language_models.explanation import (
+    EXPLAINED,
+    EXPLAINED_CPU,
     RUNGS,
-    fits_rung,
     with_inference,
     with_training,
 )
@@ -110,30 +111,25 @@ def tiny_kernels(bench: Bench) -> Callable[[], Any]:
     return captured(step)[0]
 
 
-LAUNCHES = Benchmark(
-    "lm_launches",
-    measure,
+LAUNCHES = replace(
+    EXPLAINED,
+    name="lm_launches",
+    measure=measure,
     metrics=(
         Metric("launches", "1", "lower", "kernels of a step"),
         Metric("of_parts", "1", "lower", "kernels of its parts, each by itself"),
         Metric("gap", "s", "lower", "of a kernel that does next to nothing, among others"),
         Metric("gaps", "s", "lower", "of_parts times gap: the most that launching contributes"),
     ),
-    grid={"rung": tuple(name for name, rung in RUNGS.items() if not rung.small)},
-    requires=Requires(gpus=1, gpu_memory=16e9, modules=("torch", "triton"), also=(fits_rung,)),
-    timeout=600,
-    rounds=1,
     description=(
         "The kernels of a decode step, a prompt and a training step, and the time of as many that"
         " do nothing, on one GPU."
     ),
-    terms={"rung": "what is explained, with its batch or its length"},
 )
 LAUNCHES_CPU = replace(
-    LAUNCHES,
+    EXPLAINED_CPU,
     name="lm_launches_cpu",
-    grid={"rung": tuple(name for name, rung in RUNGS.items() if rung.small)},
-    requires=Requires(modules=("torch",)),
-    timeout=120,
+    measure=measure,
+    metrics=LAUNCHES.metrics,
     description="The operations of the steps of tiny decoders on the CPU, and the time of calls.",
 )
