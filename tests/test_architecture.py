@@ -50,3 +50,13 @@ def test_paths_that_the_docs_name_exist(page: str) -> None:
     for name in re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|js|yaml|md))`", text):
         found = [ROOT / name, ROOT / "tests" / name, ROOT / "hpml_plugins" / name]
         assert any(path.exists() for path in found), name
+
+
+def test_no_test_waits_for_a_process_for_less_than_a_loaded_machine_needs() -> None:
+    """They wait for `support.PATIENCE`."""
+    short = re.compile(r"\.wait\(\d.*|\.communicate\(timeout=\d.*")
+    found = {
+        path.name: short.findall(path.read_text(encoding="utf-8"))
+        for path in (ROOT / "tests").rglob("*.py")
+    }
+    assert {name: calls for name, calls in found.items() if calls} == {}
