@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from typing import Any
 
 import pytest
@@ -30,11 +31,12 @@ def wait_for_state(site: Site, target: str, *states: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def reached() -> bool:
+        time.sleep(1)  # each look starts a process, which slows what it waits for
         found.update(jobs(site)[target])
         return found["state"] in states
 
     wait_for(
-        reached, f"{target} to be {states}", lambda: logs(site) + str(found), patience=900
+        reached, f"{target} to be {states}", lambda: logs(site) + str(found), patience=3600
     )
     return found
 
