@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import math
@@ -77,7 +78,7 @@ class Estimate(msgspec.Struct, frozen=True, gc=False):
     count: int
 
 
-class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
+class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """The raw samples of one metric, in SI base units, round after round.
 
     rounds: the number of samples of each round; empty for a single round.  boost_rounds: the same
@@ -133,7 +134,7 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
             self, samples=samples, boost=boost, rounds=[], boost_rounds=[]
         )
 
-    @property
+    @functools.cached_property
     def median(self) -> float:
         """The median of the rounds' medians, so that a single disturbed round has little
         influence."""

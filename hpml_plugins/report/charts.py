@@ -893,20 +893,23 @@ def _tuple(columns: Columns) -> tuple[str, ...]:
     return tuple(filter(None, (columns,) if isinstance(columns, str) else columns))
 
 
-def _parsed(columns: Columns) -> list[tuple[str, str, str]]:
+def _parsed(columns: Columns) -> tuple[tuple[str, str, str], ...]:
     """For each column the text before it, its name, and the text after it. Raises DefinitionError
     for a text with two columns."""
-    if double := [template for template in _tuple(columns) if template.count("{") > 1]:
+    return _parsed_templates(_tuple(columns))
+
+
+@functools.lru_cache  # asked for each row of a table
+def _parsed_templates(templates: tuple[str, ...]) -> tuple[tuple[str, str, str], ...]:
+    if double := [template for template in templates if template.count("{") > 1]:
         raise DefinitionError(
             f"chart: {double[0]!r} names two columns; give each its own text"
         )
-    found = (
-        (re.match(r"(.*)\{(.*)\}(.*)", template), template) for template in _tuple(columns)
-    )
-    return [
+    found = ((re.match(r"(.*)\{(.*)\}(.*)", template), template) for template in templates)
+    return tuple(
         (each[1], each[2], each[3]) if each else ("", template, "")
         for each, template in found
-    ]
+    )
 
 
 def _field(column: str) -> str:

@@ -283,7 +283,7 @@ class TrackedMetric:
         """The line without commits placed by date alone, if git has placed others: a date alone
         does not justify a verdict."""
         line = self.line(label, machine, branch)
-        if not self.benchmark.index.order.by_date:
+        if not line or not self.benchmark.index.order.by_date:
             return line
         standing = self.benchmark.index.standing
         placed = [

@@ -108,6 +108,9 @@ class Origins:
                 for record in found
                 if any(wanted <= _cells(each) for each in self.alone.get(id(record), ()))
             ] or found
+        of_points = {record.point: record for record in reversed(found)}
+        if len(of_points) < 2:
+            return list(of_points.values())
         texts = {text for _, text in cells}
 
         def likeness(record: Record) -> int:
@@ -117,11 +120,7 @@ class Origins:
             )
             return sum(repr(value) in texts for value in values)
 
-        return sorted(
-            {record.point: record for record in reversed(found)}.values(),
-            key=likeness,
-            reverse=True,
-        )
+        return sorted(of_points.values(), key=likeness, reverse=True)
 
 
 def _find(

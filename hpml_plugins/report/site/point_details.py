@@ -130,6 +130,9 @@ class PointDetails:
     def _line(self, machine: Machine, branch: str) -> _MachineLine | None:
         metric = self.metric
         label = self.row.point
+        stored = metric.benchmark.index.stored((label, machine.name))
+        if not stored:
+            return None
         line = metric.line(label, machine.name, branch)
         judged = {each.revision for each, _ in metric.judged(label, machine.name, branch)}
         newest = _newest_quiet(
@@ -143,7 +146,7 @@ class PointDetails:
                     _Reading(outcome, value, _why(value, newest, by_date), True)
                 )
         counting = {each.outcome.revision: each.value.card for each in readings}
-        for outcome in metric.benchmark.index.stored((label, machine.name)):
+        for outcome in stored:
             found = outcome.readings.get(metric.metric)
             if found and found.card != counting.get(outcome.revision, found.card):
                 readings.append(_Reading(outcome, found, "", False))
