@@ -139,7 +139,7 @@ class Readings:
             card = numbers.setdefault(reading.card, len(numbers))
             spread = _rounded(reading.spread or UNKNOWN_SPREAD)
             known = reading.value, _reference(reading), reading.is_busy
-            rows.append((*known, card, *spread, _has_interval(reading)))
+            rows.append((*known, card, *spread, reading.has_interval))
         table = np.array(rows, float)
         return hashlib.sha256(self.revisions.tobytes() + table.tobytes()).digest()
 
@@ -219,7 +219,7 @@ class Readings:
     def _is_level(self, first: int, end: int) -> bool:
         """Whether there are enough readings for a level: a single outlier is decided by the next
         run."""
-        known = sum(_has_interval(reading) for reading in self.readings[first:end])
+        known = sum(reading.has_interval for reading in self.readings[first:end])
         counted = sum(reading.spread == EXACT for reading in self.readings[first:end])
         return known >= ENOUGH_WITH_INTERVAL or counted >= ENOUGH or end - first >= ENOUGH
 
@@ -245,11 +245,6 @@ def _rounded(spread: Spread) -> Spread:
     series stay the same and are not searched again.
     """
     return Spread(*(float(f"{each:.3g}") for each in spread))
-
-
-def _has_interval(reading: MeasuredValue) -> bool:
-    low = reading.estimate.low
-    return low is not None and math.isfinite(low)
 
 
 def _reference(reading: MeasuredValue) -> float:

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from hpml_plugins.analysis.physics import Physics, physics_of, signature
+from hpml_plugins.analysis.physics import (
+    Physics,
+    compared_physics,
+    physics_of,
+    signature,
+)
 from hpml_plugins.analysis.variance import Spread, half_width
 from hpml_plugins.model.alike_code import measuring_code
 from hpml_plugins.model.record import Estimate
@@ -102,22 +107,25 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
     @classmethod
     def of(cls, record: Record, name: str) -> MeasuredValue:
         """The value of a metric of a Record, without its spread."""
+        return cls._of(record, name, physics_of(record, name), _common_facts(record))
+
+    @classmethod
+    def all_of(cls, record: Record) -> dict[str, MeasuredValue]:
+        """The value of each metric by which a Record is compared, without its spread."""
+        common = _common_facts(record)
+        return {
+            name: cls._of(record, name, physics, common)
+            for name, physics in compared_physics(record).items()
+        }
+
+    @classmethod
+    def _of(
+        cls, record: Record, name: str, physics: Physics, common: Mapping[str, Any]
+    ) -> MeasuredValue:
+        """common: what all metrics of the Record share."""
         metric = record.metrics[name]
         own = metric.estimate
-        physics = physics_of(record, name)
-        # A million values share few distinct texts: keep one copy of each.
-        code = intern(code_of(record))
-        card = intern(card_of(record))
-        hardware = intern(hardware_of(record))
-        common: dict[str, Any] = {
-            "direction": metric.direction,
-            "code": code,
-            "card": card,
-            "hardware": hardware,
-            "started": record.started,
-            "run": intern(record.run),
-            "timing": signature(metric),
-        }
+        timing = signature(metric)
         boosted = None
         boost = metric.boost_median
         if boost is not None:
@@ -126,23 +134,28 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
                 low=None,
                 high=None,
                 count=len(metric.boost),
+                direction=metric.direction,
                 physics=Physics.BOOST,
                 regime="boost",
                 rounds=_variance_by_rounds(metric.boost_rounds, metric.boost_round_medians),
                 several_rounds=bool(metric.boost_rounds),
+                timing=timing,
                 **common,
             )
+        medians = metric.round_medians if metric.rounds else ()
         return cls(
             value=own.value,
             low=own.low,
             high=own.high,
             count=own.count,
+            direction=metric.direction,
             physics=physics,
             regime=metric.regime,
             is_busy=record.is_busy and physics in ON_HOST,
-            rounds=_variance_by_rounds(metric.rounds, metric.round_medians),
+            rounds=_variance_by_rounds(metric.rounds, medians),
             several_rounds=bool(metric.rounds),
             boosted=boosted,
+            timing=timing,
             **common,
         )
 
@@ -168,6 +181,13 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
     def own(self) -> Estimate:
         """The value with the interval of the run itself."""
         return Estimate(self.value, self.low, self.high, self.count)
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether `estimate` has an interval."""
+        if self.physics is Physics.FOREIGN:
+            return self.low is not None and math.isfinite(self.low)
+        return self.spread is not None and self.spread != EXACT
 
     @property
     def estimate(self) -> Estimate:
@@ -254,6 +274,18 @@ def _level(card: str, readings: Sequence[MeasuredValue]) -> _CardLevel:
     return _CardLevel(
         card, level, len(readings), statistics.fmean(references) if complete else None
     )
+
+
+def _common_facts(record: Record) -> dict[str, Any]:
+    """What all values of a Record share. A million values share few distinct texts: keep one copy
+    of each."""
+    return {
+        "code": intern(code_of(record)),
+        "card": intern(card_of(record)),
+        "hardware": intern(hardware_of(record)),
+        "started": record.started,
+        "run": intern(record.run),
+    }
 
 
 def code_of(record: Record) -> str:

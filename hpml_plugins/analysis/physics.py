@@ -145,9 +145,13 @@ def _is_long_step(record: Record, metric: MetricSamples) -> bool:
 
 def compared_metrics(record: Record) -> list[str]:
     """The metrics by which Records are compared: all but extreme samples."""
-    return [
-        name for name in record.metrics if physics_of(record, name) is not Physics.EXTREME
-    ]
+    return list(compared_physics(record))
+
+
+def compared_physics(record: Record) -> dict[str, Physics]:
+    """Their classes."""
+    classes = {name: physics_of(record, name) for name in record.metrics}
+    return {name: each for name, each in classes.items() if each is not Physics.EXTREME}
 
 
 def _class_of_kernel(record: Record, name: str) -> Physics:
@@ -263,7 +267,8 @@ def _is_extreme(metric: MetricSamples) -> bool:
 
 
 def _is_count(metric: MetricSamples) -> bool:
-    once = len(metric.samples) == max(1, len(metric.rounds))
+    if len(metric.samples) != max(1, len(metric.rounds)):
+        return False
     is_count = metric.unit in UNITS and UNITS[metric.unit].count
     whole = all(value.is_integer() for value in metric.samples)
-    return once and is_count and whole and metric.info.get("source") != HARDWARE_COUNTERS
+    return is_count and whole and metric.info.get("source") != HARDWARE_COUNTERS

@@ -7,9 +7,9 @@ Both `hpml compare` and the pages choose the sides here.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hpml_plugins.analysis.measured import MeasuredValue, Values, mean_over_cards
 from hpml_plugins.analysis.physics import Physics
@@ -19,9 +19,6 @@ BOOST = "boost"
 
 #: The values of A and of B.
 ValuesOfSides = tuple[Values, Values]
-#: Code → the mean over the cards of the runs of a point on one side; kept by callers that compare
-#: this side several times.
-Means = dict[str, dict[str, MeasuredValue]]
 
 
 #: Sort key: the newest run has the highest.
@@ -32,7 +29,7 @@ Age = tuple[bool | int | float, ...]
 Origin = TypeVar("Origin")
 
 
-@dataclass(frozen=True, slots=True)  # there may be a million
+@dataclass(frozen=True, slots=True)
 class MeasuredRun(Generic[Origin]):
     """One measured Record of a point. code: equal for repetitions, see `measured.code_of`; "" for a
     Record without a value.  values: of each metric."""
@@ -49,6 +46,54 @@ class MeasuredRun(Generic[Origin]):
         return cls(code, age, values, origin)
 
 
+class SideRuns(Generic[Origin]):
+    """All runs of a point on one side, with any code. What is known of a code is kept, because a
+    page compares each type of hardware with every other; the others are made when they are asked
+    for, because there may be a million."""
+
+    def __init__(
+        self, stored: Sequence[Any], make: Callable[[Any], MeasuredRun[Origin]]
+    ) -> None:
+        """make: a run of what is stored of it."""
+        self._stored = stored
+        self._make = make
+        self._of_code: dict[str, list[MeasuredRun[Origin]]] = {}
+        self._values: dict[str, dict[str, MeasuredValue]] = {}
+
+    @classmethod
+    def of(cls, runs: Sequence[MeasuredRun[Origin]]) -> SideRuns[Origin]:
+        """Of runs that exist."""
+        return cls(runs, lambda run: run)
+
+    def _runs(self) -> Iterator[MeasuredRun[Origin]]:
+        return map(self._make, self._stored)
+
+    @functools.cached_property
+    def newest(self) -> MeasuredRun[Origin]:
+        """The newest run; there must be one."""
+        return newest_run(self._runs())
+
+    @functools.cached_property
+    def ages(self) -> dict[str, Age]:
+        """Code → the age of its newest run."""
+        found: dict[str, Age] = {}
+        for run in self._runs():
+            found[run.code] = max(run.age, found.get(run.code, run.age))
+        return found
+
+    def of_code(self, code: str) -> list[MeasuredRun[Origin]]:
+        """The runs with a code."""
+        if code not in self._of_code:
+            self._of_code[code] = [run for run in self._runs() if run.code == code]
+        return self._of_code[code]
+
+    def values(self, code: str) -> dict[str, MeasuredValue]:
+        """The `side_values` of the runs with a code, of which there must be one."""
+        if code not in self._values:
+            self._values[code] = side_values(self.of_code(code))
+        return self._values[code]
+
+
 class PointSides(Generic[Origin]):
     """The runs of a point that represent each side, all with the same code.
 
@@ -56,42 +101,28 @@ class PointSides(Generic[Origin]):
     measured on both.
     """
 
-    def __init__(
-        self,
-        a: Sequence[MeasuredRun[Origin]],
-        b: Sequence[MeasuredRun[Origin]],
-        *,
-        common: bool,
-        means: tuple[Means, Means] | None = None,
-    ) -> None:
+    def __init__(self, a: SideRuns[Origin], b: SideRuns[Origin], *, common: bool) -> None:
         """a, b: all runs of one point, at least one each.
 
         common: whether the sides are types of hardware, which are compared at the newest code
         measured on both. Otherwise, or if there is none, the newest code of each side is used.
-        means: those known of a and of b, which are extended.
         """
-        newest_of_a, newest_of_b = (
-            _newest_by_code(runs) if common else {} for runs in (a, b)
+        shared = _newest_shared(a, b) if common else None
+        code_of_a = a.newest.code if shared is None else shared
+        code_of_b = b.newest.code if shared is None else shared
+        self.a = a.of_code(code_of_a)
+        self.b = b.of_code(code_of_b)
+        self.across = common and shared is None
+        self._values = (
+            functools.partial(a.values, code_of_a),
+            functools.partial(b.values, code_of_b),
         )
-        shared = newest_of_a.keys() & newest_of_b.keys()
-        if shared:
-            code_of_a = max(
-                shared, key=lambda code: min(newest_of_a[code], newest_of_b[code])
-            )
-            code_of_b = code_of_a
-        else:
-            code_of_a = newest_run(a).code
-            code_of_b = newest_run(b).code
-        self.a = _of_code(a, code_of_a)
-        self.b = _of_code(b, code_of_b)
-        self.across = common and not shared
-        self._means = means or ({}, {})
 
     @functools.cached_property
     def settled(self) -> ValuesOfSides:
         """The values of both sides."""
-        of_a, of_b = self._means
-        return known_values(self.a, of_a), known_values(self.b, of_b)
+        of_a, of_b = self._values
+        return of_a(), of_b()
 
     @functools.cached_property
     def at_boost(self) -> ValuesOfSides:
@@ -130,20 +161,17 @@ def _is_of_regime(value: MeasuredValue, regime: str) -> bool:
     return regime != BOOST or value.physics is not Physics.THROTTLED
 
 
-def newest_run(runs: Sequence[MeasuredRun[Origin]]) -> MeasuredRun[Origin]:
+def newest_run(runs: Iterable[MeasuredRun[Origin]]) -> MeasuredRun[Origin]:
     """The newest run, by age."""
     return max(runs, key=lambda run: run.age)
 
 
-def _newest_by_code(runs: Sequence[MeasuredRun[Origin]]) -> dict[str, Age]:
-    found: dict[str, Age] = {}
-    for run in runs:
-        found[run.code] = max(run.age, found.get(run.code, run.age))
-    return found
-
-
-def _of_code(runs: Sequence[MeasuredRun[Origin]], code: str) -> list[MeasuredRun[Origin]]:
-    return [run for run in runs if run.code == code]
+def _newest_shared(a: SideRuns[Origin], b: SideRuns[Origin]) -> str | None:
+    """The newest code that both sides have; None if there is none."""
+    if a.newest.code == b.newest.code:
+        return a.newest.code
+    shared = a.ages.keys() & b.ages.keys()
+    return max(shared, key=lambda code: min(a.ages[code], b.ages[code]), default=None)
 
 
 def side_values(runs: Sequence[MeasuredRun[Origin]]) -> dict[str, MeasuredValue]:
@@ -153,13 +181,3 @@ def side_values(runs: Sequence[MeasuredRun[Origin]]) -> dict[str, MeasuredValue]
         readings = [run.values[name] for run in runs if name in run.values]
         means[name] = mean_over_cards(readings)
     return means
-
-
-def known_values(
-    runs: Sequence[MeasuredRun[Origin]], means: Means
-) -> dict[str, MeasuredValue]:
-    """`side_values` of all runs of one code, which is computed once."""
-    code = runs[0].code
-    if code not in means:
-        means[code] = side_values(runs)
-    return means[code]

@@ -377,9 +377,9 @@ class Variability:
         self._references = References.of(records)
         for record in records:
             if record.status == "ok":
-                for name in compared_metrics(record):
+                for name, value in MeasuredValue.all_of(record).items():
                     key = record.machine, Place(record.benchmark, record.point, name)
-                    points.setdefault(key, []).append(MeasuredValue.of(record, name))
+                    points.setdefault(key, []).append(value)
         fill_in_spreads(
             ((place, readings) for (_, place), readings in points.items()), self._references
         )

@@ -87,8 +87,7 @@ def unusual_conditions(record: Record) -> list[str]:
         found.append(f"other processes used {_other_cpus(record)}")
     if others := record.conditions.get("other_processes"):
         found.append(f"processes of others on the GPU: {others:g}")
-    neighbours = _neighbours(record)
-    if neighbours.busy:
+    if "other_gpus" in record.conditions and (neighbours := _neighbours(record)).busy:
         found.append(f"other GPUs of the host {neighbours.text}")
     return found
 

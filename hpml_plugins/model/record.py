@@ -31,7 +31,7 @@ from hpml_plugins.model.checking import (
     Texts,
     Words,
 )
-from hpml_plugins.model.samples import Samples, as_number
+from hpml_plugins.model.samples import as_number, median_interval
 from hpml_plugins.model.units import UNITS
 from hpml_plugins.model.work import DeclaredWork
 
@@ -138,7 +138,8 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     def median(self) -> float:
         """The median of the rounds' medians, so that a single disturbed round has little
         influence."""
-        return statistics.median(self.round_medians)
+        medians = self.round_medians
+        return medians[0] if len(medians) == 1 else statistics.median(medians)
 
     @property
     def regime(self) -> str:
@@ -168,7 +169,7 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
         if len(self.samples) < 2:
             return Estimate(self.samples[0], None, None, 1)
         parts = _split(self.samples, self.rounds)
-        intervals = [Samples(tuple(part)).interval() for part in parts]
+        intervals = [median_interval(part) for part in parts]
         low = min(start for start, _ in intervals)
         high = max(end for _, end in intervals)
         return Estimate(self.median, low, high, len(self.samples))
@@ -399,5 +400,9 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 def point_key(benchmark: str, version: str, params: dict[str, Value]) -> str:
     """A short stable key of a point: the same on every node and in every run."""
-    encoded = msgspec.json.encode([benchmark, version, sorted(params.items())])
+    return _short_digest(msgspec.json.encode([benchmark, version, sorted(params.items())]))
+
+
+@functools.lru_cache(maxsize=1 << 14)  # a history has few points and many Records of each
+def _short_digest(encoded: bytes) -> str:
     return hashlib.sha256(encoded).hexdigest()[:20]

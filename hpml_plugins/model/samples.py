@@ -102,10 +102,7 @@ class Samples:
         If there are too few for the confidence (five or fewer at 95 %), the interval is the range
         of the values.
         """
-        ordered = sorted(self.values)
-        effective = count_effective(self.values, ordered)
-        rank = interval_rank(effective, confidence) * len(ordered) // effective
-        return ordered[rank], ordered[-1 - rank]
+        return median_interval(self.values, confidence)
 
     @property
     def effective_count(self) -> int:
@@ -213,6 +210,16 @@ def _as_info(name: object, value: Any) -> str | float:
     if not math.isfinite(number):
         return str(number)
     return value if type(value) is int else number
+
+
+def median_interval(
+    values: Sequence[float], confidence: float = 0.95
+) -> tuple[float, float]:
+    """See `Samples.interval`."""
+    ordered = sorted(values)
+    effective = count_effective(values, ordered)
+    rank = interval_rank(effective, confidence) * len(ordered) // effective
+    return ordered[rank], ordered[-1 - rank]
 
 
 @functools.lru_cache(maxsize=4096)

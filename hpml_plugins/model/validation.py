@@ -77,6 +77,7 @@ def check_schema(found: object, known: int) -> None:
         )
 
 
+@functools.lru_cache(maxsize=4096)
 def check_commit(commit: str) -> None:
     """Raise ValidationError for an invalid commit. Valid: 40 or 64 hexadecimal digits, or empty if
     nothing was committed."""
@@ -135,9 +136,8 @@ def cleaned(record: Record) -> Record:
 
     Its parameters stay unchanged: they define what was measured.
     """
-    if not _is_suspicious(
-        "\n".join([record.reason, record.output, *record.remarks, *record.checks])
-    ):
+    texts = [record.reason, record.output, *record.remarks, *record.checks]
+    if not any(texts) or not _is_suspicious("\n".join(texts)):
         return record
 
     def plain(texts: list[str]) -> list[str]:

@@ -15,6 +15,7 @@ from hpml_plugins.analysis.sides import (
     BOOST,
     MeasuredRun,
     PointSides,
+    SideRuns,
     ValuesOfSides,
     newest_run,
 )
@@ -157,7 +158,7 @@ def compare(
     asked: list[Compared] = []
     pairs: list[ValuePair] = []
     for key in sorted(common, key=lambda key: (*key[:2], natural_key(names[key]))):
-        sides = PointSides(old[key], new[key], common=across)
+        sides = PointSides(SideRuns.of(old[key]), SideRuns.of(new[key]), common=across)
         for found in _compare_point(key, sides, known):
             if isinstance(found, RefusedComparison):
                 refused.add(found)

@@ -7,6 +7,7 @@ for the plugins' figures; downloads are read from the files.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import hashlib
 import itertools
@@ -25,7 +26,6 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from hpml_plugins.analysis.measured import MeasuredValue
-from hpml_plugins.analysis.physics import compared_metrics
 from hpml_plugins.analysis.reference import BENCHMARK as REFERENCE
 from hpml_plugins.analysis.reference import References
 from hpml_plugins.analysis.variability import Place, fill_in_spreads, with_intervals
@@ -168,12 +168,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
     @classmethod
     def of(cls, record: Record, offsets: tuple[int, ...] = ()) -> Outcome:
         """What is kept of a Record."""
-        found = {}
-        if record.status == "ok":
-            for name in compared_metrics(record):
-                reading = MeasuredValue.of(record, name)
-                if math.isfinite(reading.value):
-                    found[name] = reading
+        values = MeasuredValue.all_of(record) if record.status == "ok" else {}
+        found = {name: each for name, each in values.items() if math.isfinite(each.value)}
         return cls(
             machine=record.machine,
             benchmark=record.benchmark,
@@ -274,15 +270,47 @@ class TrackedMetric:
 
         branch: one of the history's branches; "" for the first.
         """
-        line = self.benchmark.index.lines(branch).get((label, machine), ())
-        return [(outcome, outcome.readings.get(self.metric)) for outcome in line]
+        return [
+            (outcome, outcome.readings.get(self.metric))
+            for outcome in self._outcomes(label, machine, branch)
+        ]
 
     def judged(
         self, label: str, machine: str, branch: str = ""
     ) -> list[tuple[Outcome, MeasuredValue | None]]:
         """The line without commits placed by date alone, if git has placed others: a date alone
         does not justify a verdict."""
-        line = self.line(label, machine, branch)
+        return self.judged_part(self.line(label, machine, branch), branch)
+
+    def newest_first(
+        self, label: str, machine: str, branch: str = ""
+    ) -> Iterator[tuple[Outcome, MeasuredValue | None]]:
+        """The judged part of the line, from its end, for those who need a few."""
+        if self.benchmark.index.order.by_date:
+            yield from reversed(self.judged(label, machine, branch))
+            return
+        for outcome in reversed(self._outcomes(label, machine, branch)):
+            yield outcome, outcome.readings.get(self.metric)
+
+    def at(
+        self, revisions: Iterable[int], label: str, machine: str, branch: str = ""
+    ) -> list[Outcome | None]:
+        """The outcomes of the line at some revisions; None where there is none."""
+        outcomes = self._outcomes(label, machine, branch)
+        found: list[Outcome | None] = []
+        for revision in revisions:
+            place = bisect.bisect_left(outcomes, revision, key=attrgetter("revision"))
+            exists = place < len(outcomes) and outcomes[place].revision == revision
+            found.append(outcomes[place] if exists else None)
+        return found
+
+    def _outcomes(self, label: str, machine: str, branch: str) -> Sequence[Outcome]:
+        return self.benchmark.index.lines(branch).get((label, machine), ())
+
+    def judged_part(
+        self, line: list[tuple[Outcome, MeasuredValue | None]], branch: str
+    ) -> list[tuple[Outcome, MeasuredValue | None]]:
+        """The part of a line that is `judged`."""
         if not line or not self.benchmark.index.order.by_date:
             return line
         standing = self.benchmark.index.standing

@@ -129,9 +129,9 @@ class Index(Generic[Place, Item]):
     def newest(self, place: Place) -> Item | None:
         """The last known item of a place; a retracted Record only if there is nothing else, None if
         nothing is stored."""
-        everything = self.on_line(place)
-        known = [each for each in everything if each.status != "retracted"] or everything
-        return known[-1] if known else None
+        newest_first = self.on_line(place)[::-1]
+        known = (each for each in newest_first if each.status != "retracted")
+        return next(known, next(iter(newest_first), None))
 
     def current(self, place: Place) -> Item | None:
         """The measured Record that represents a place; None if there is none."""

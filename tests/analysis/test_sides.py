@@ -9,9 +9,9 @@ from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.sides import (
     BOOST,
-    Means,
     MeasuredRun,
     PointSides,
+    SideRuns,
     ValuesOfSides,
     boosted,
 )
@@ -46,27 +46,25 @@ def test_types_are_compared_at_the_newest_code_of_both_and_others_at_their_own(
     expected: tuple[list[str], list[str]],
     across: bool,
 ) -> None:
-    sides = PointSides(a, b, common=common)
+    sides = PointSides(SideRuns.of(a), SideRuns.of(b), common=common)
     assert ([each.code for each in sides.a], [each.code for each in sides.b]) == expected
     assert sides.across is across
 
 
 def test_a_side_is_the_mean_over_its_cards_of_what_its_newest_run_has() -> None:
     older = MeasuredRun("c", (1,), {"time": a_value(1.0), "gone": a_value(9.0)}, "")
-    both = [older, run("c", 2, 4.0, "B")]
+    both = SideRuns.of([older, run("c", 2, 4.0, "B")])
     of_a, _ = PointSides(both, both, common=True).settled
     assert {name: each.value for name, each in of_a.items()} == {"time": pytest.approx(2.0)}
 
 
 def test_the_mean_of_a_side_is_computed_once_for_each_code() -> None:
-    of_b: Means = {}
-    first, second = (
-        PointSides(A, B, common=True, means=({}, of_b)).settled[1] for _ in range(2)
-    )
-    assert first["time"] is second["time"] is of_b["common"]["time"]
+    one, other = SideRuns.of(A), SideRuns.of(B)
+    first, second = (PointSides(one, other, common=True).settled[1] for _ in range(2))
+    assert first["time"] is second["time"] is other.values("common")["time"]
 
-    repeated = [run("common", 7, 2.0), run("common", 8, 8.0, "B")]
-    _, again = PointSides(A, repeated, common=True, means=({}, {})).settled
+    repeated = SideRuns.of([run("common", 7, 2.0), run("common", 8, 8.0, "B")])
+    _, again = PointSides(one, repeated, common=True).settled
     assert again["time"].value == pytest.approx(4.0)
 
 
@@ -78,7 +76,7 @@ def compared(
         {metric: sustained(70.0, 7.0)},
         {metric: sustained(80.0, 8.0)},
     )
-    runs = ([MeasuredRun("c", (1,), {"time": each}, "")] for each in (a, b))
+    runs = (SideRuns.of([MeasuredRun("c", (1,), {"time": each}, "")]) for each in (a, b))
     found = PointSides(*runs, common=True).compared(metric, regime, shown)
     return found[0][metric].value, found[1][metric].value
 

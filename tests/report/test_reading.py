@@ -112,6 +112,16 @@ def test_of_several_records_the_measured_one_that_was_started_last_counts(
     }
 
 
+def test_a_line_is_asked_for_its_end_and_for_single_revisions(history: History) -> None:
+    metric = history.metrics["toy.track_time"]
+    assert list(metric.newest_first("size=10", "m")) == metric.line("size=10", "m")[::-1]
+    found = metric.at((7, 3, 5, 9), "size=10", "m")
+    assert [each and each.revision for each in found] == [7, 3, None, None]
+    assert (
+        metric.at((3,), "size=20", "m") == metric.at((3,), "no such point", "m") == [None]
+    )
+
+
 def chosen(results: Path) -> list[Record]:
     """What commands show of a point."""
     records = [

@@ -3,6 +3,7 @@ README."""
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -51,14 +52,18 @@ def write_summary(
     for metric in history.measured:
         benchmark = metric.benchmark
         for place in benchmark.index.lines():
-            line = metric.judged(*place)
-            values = [outcome.readings for outcome, value in line if value]
+            measured = (
+                outcome.readings for outcome, value in metric.newest_first(*place) if value
+            )
+            values = list(itertools.islice(measured, 2))
             if len(values) > 1:
                 at = benchmark.name, place
-                pairs.append(ValuePair(at, values[-2], values[-1], metric.metric))
-            newest += bool(line and line[-1][1])
+                pairs.append(ValuePair(at, values[1], values[0], metric.metric))
             once += len(values) == 1
-            failed += bool(line and line[-1][0].status == "failed")
+            if last := next(metric.newest_first(*place), None):
+                outcome, value = last
+                newest += bool(value)
+                failed += outcome.status == "failed"
     verdicts = dict.fromkeys(_VERDICTS, 0) | Counter(
         each.verdict for each in compare_values(pairs)
     )

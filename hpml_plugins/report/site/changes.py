@@ -329,9 +329,11 @@ def _timing(shift: Shift) -> object:
     timing is known."""
     series = shift.series
     change = shift.change
-    line = series.metric.line(series.label, series.machine.name, series.branch)
-    sides = {at.revision: each for at, each in line if each}
-    timings = [each and each.timing for each in map(sides.get, (change.last, change.first))]
+    metric = series.metric
+    of_line = series.label, series.machine.name, series.branch
+    sides = metric.at((change.last, change.first), *of_line)
+    values = [side and side.readings.get(metric.metric) for side in sides]
+    timings = [value and value.timing for value in values]
     if None in timings:
         return None
     signatures = [round(timing, SIGNATURE_DECIMALS) for timing in timings if timing]
@@ -405,8 +407,8 @@ def _recent(history: History) -> Iterator[tuple[MeasuredSeries, list[Outcome]]]:
     machines = {machine.name: machine for machine in history.machines}
     for metric in history.measured:
         for label, name, branch in places_of(metric) if metric.direction else ():
-            line = reversed(metric.judged(label, name, branch))
-            measured = (outcome for outcome, reading in line if reading)
+            newest_first = metric.newest_first(label, name, branch)
+            measured = (outcome for outcome, reading in newest_first if reading)
             if recent := list(itertools.islice(measured, USUAL + 1)):
                 yield MeasuredSeries(metric, label, machines[name], branch=branch), recent
 
@@ -478,7 +480,7 @@ def _by_date(history: History) -> Counter[str]:
     """Machine → the number of values not used in any series because they are placed only by
     date."""
     found: Counter[str] = Counter()
-    for metric in history.measured:
+    for metric in history.measured if history.order.by_date else ():
         for label, machine in metric.benchmark.index.lines():
             line = metric.line(label, machine)
             judged = metric.judged(label, machine)

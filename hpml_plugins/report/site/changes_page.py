@@ -95,13 +95,8 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
     selection = {"machine": machine, **({"branch": series.branch} if series.branch else {})}
     selection |= {f"p-{name}": text for name, text in texts.items()}
     date = history.date_of(change.first)
-    line = {
-        o.revision: o
-        for o, _ in metric.line(series.label, machine, series.branch)
-        if o.file
-    }
-    sides = [line[revision] for revision in (change.last, change.first) if revision in line]
-    records = list(map(stored_record, sides))
+    sides = metric.at((change.last, change.first), series.label, machine, series.branch)
+    records = [stored_record(side) for side in sides if side and side.file]
     return {
         "title": metric.title,
         "point": series.label,

@@ -97,8 +97,8 @@ def find_hosts(history: History) -> dict[str, str]:
     for benchmark in history.benchmarks:
         for place in benchmark.index:
             for outcome in benchmark.index.stored(place):
-                if outcome.host and outcome.card:
-                    found.setdefault(outcome.card, set()).add(outcome.host)
+                if outcome.host and (card := outcome.card):
+                    found.setdefault(card, set()).add(outcome.host)
     return {card: hosts.pop() for card, hosts in found.items() if len(hosts) == 1}
 
 
@@ -248,10 +248,10 @@ def _of_returned_cards(history: History) -> Iterator[tuple[Outcome, str]]:
     outcomes: dict[str, list[tuple[Outcome, str]]] = {}
     for benchmark in history.benchmarks:
         for place in benchmark.index:
+            point = f"{benchmark.name} {place[0]}"
             for outcome in benchmark.index.stored(place):
-                if outcome.card:
-                    point = f"{benchmark.name} {place[0]}"
-                    outcomes.setdefault(outcome.card, []).append((outcome, point))
+                if card := outcome.card:
+                    outcomes.setdefault(card, []).append((outcome, point))
     for of_card in outcomes.values():
         started = [outcome.started for outcome, _ in of_card]
         if max(started) - min(started) >= DAY:

@@ -4,6 +4,7 @@ made."""
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -69,29 +70,35 @@ def find_evidence(history: History, *, keeps: bool = False) -> list[ClassResult]
     keeps: take the results from the user's cache if all inputs are the same. For this repository's
     results the back-test takes a tenth of the CPU time of publishing.
     """
-    measured = list(_measured_points(history))
     if not keeps:
-        return _back_test(history, measured)
+        return _back_test(history)
     inputs = hashlib.sha256(package_digest())
     inputs.update(repr(history.references).encode())
-    inputs.update(msgspec.msgpack.encode(measured))
+    for of_place in _measured_points(
+        history
+    ):  # all at once are half a GB for a million Records
+        inputs.update(msgspec.msgpack.encode(of_place))
     file = kept_file(inputs.hexdigest(), EVIDENCE)
     if made := read_kept(file):
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
             return _DECODER.decode(made)
-    results = _back_test(history, measured)
+    results = _back_test(history)
     keep(file, msgspec.msgpack.encode(results))
     return results
 
 
-def _back_test(history: History, measured: Sequence[MeasuredPoint]) -> list[ClassResult]:
+def _back_test(history: History) -> list[ClassResult]:
+    measured = itertools.chain.from_iterable(_measured_points(history))
     return [*BackTest(measured, history.references).results.values()]
 
 
-def _measured_points(history: History) -> Iterator[MeasuredPoint]:
-    """What was measured, including commits outside the line, because the variation of equal code
-    does not depend on it."""
+def _measured_points(history: History) -> Iterator[list[MeasuredPoint]]:
+    """What was measured at each place, including commits outside the line, because the variation of
+    equal code does not depend on it."""
     for benchmark in history.benchmarks:
-        for label, machine in benchmark.index:
-            for outcome in benchmark.index.stored((label, machine)):
-                yield MeasuredPoint(machine, benchmark.name, label, outcome.readings)
+        for place in benchmark.index:
+            label, machine = place
+            yield [
+                MeasuredPoint(machine, benchmark.name, label, outcome.readings)
+                for outcome in benchmark.index.stored(place)
+            ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -35,8 +36,7 @@ LONGEST_NAME = 36
 CHANGES = {"better": "triangle-up", "worse": "triangle-down"}
 
 
-@dataclass(frozen=True)
-class Dot:
+class Dot(NamedTuple):
     """One Record.  x: its position on the axis.  low, high: of the interval, or None.
 
     title: returns its text, and is only called for dots that are drawn.  kind: classes in the style

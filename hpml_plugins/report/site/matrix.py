@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from hpml_plugins.analysis.measured import MeasuredValue, Values
-from hpml_plugins.analysis.sides import BOOST, Means, MeasuredRun, at_boost, known_values
+from hpml_plugins.analysis.sides import BOOST, MeasuredRun, SideRuns, at_boost
 from hpml_plugins.model.formatting import exact
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
@@ -92,8 +92,8 @@ def colour_class(hardware: Hardware) -> str:
     return f"look{COLOURS.index(look(hardware.name, hardware.count).colour)}"
 
 
-#: A measured Record, and the full hash of its commit; "" for none.
-_Run = MeasuredRun[str]
+#: Measured Records, each with the full hash of its commit; "" for none.
+_SideRuns = SideRuns[str]
 
 
 @dataclass(frozen=True)
@@ -103,16 +103,15 @@ class TaskCell:
 
     number: in the regime of the row.  share: of the published peak, 0 to 1; None if unknown.
     watts: of the board under this load, from the newest Record; 0 if not measured.  values: of all
-    metrics of the point, settled.  runs: all its measured Records, with any code.  means: of these
-    runs; the cells of all metrics of a point share them.
+    metrics of the point, settled.  runs: all its measured Records, with any code; the cells of all
+    metrics of a point share them.
     """
 
     number: MeasuredValue
     share: float | None = None
     watts: float = 0.0
     values: Values = field(default_factory=dict, repr=False)
-    runs: tuple[_Run, ...] = field(default=(), repr=False)
-    means: Means = field(default_factory=dict, repr=False)
+    runs: _SideRuns = field(default_factory=lambda: SideRuns.of(()), repr=False)
 
     @property
     def cards(self) -> int:
@@ -153,9 +152,8 @@ class TaskRow:
         """The runs behind the number of a column, in this row's regime; at least the number."""
         name = self.metric.metric
         cell = self.cells[column]
-        code = cell.values[name].code
-        found = [run for run in cell.runs if run.code == code and name in run.values]
-        values = [run.values[name] for run in found]
+        found = cell.runs.of_code(cell.values[name].code)
+        values = [run.values[name] for run in found if name in run.values]
         shown = list(map(at_boost, values)) if self.regime == BOOST else values
         return shown or [cell.number]
 
@@ -242,8 +240,8 @@ def _cards_of_machines(history: History) -> dict[str, set[str]]:
     return found
 
 
-#: The runs of a point on a column, and their means.
-_Runs = dict[tuple[str, int], tuple[tuple[_Run, ...], Means]]
+#: Point and number of a column → its runs.
+_Runs = dict[tuple[str, int], _SideRuns]
 
 
 def _rows(
@@ -262,15 +260,15 @@ def _rows(
             if value is None:
                 failed.add(column.number)
                 continue
-            known, means = _runs_of(metric, point, column, runs)
-            alike = [run for run in known if run.code == value.code]
-            values = known_values(alike, means) if alike else outcome.readings
+            known = _runs_of(metric, point, column, runs)
+            has_code = bool(known.of_code(value.code))
+            values = known.values(value.code) if has_code else outcome.readings
             if metric.metric in values:
                 current = metric.benchmark.current.get((point, machine))
                 watts = (measured_power(current[1]) if current else None) or 0.0
                 number = values[metric.metric]
                 share = _share(metric, point, column, number)
-                cells[column.number] = TaskCell(number, share, watts, values, known, means)
+                cells[column.number] = TaskCell(number, share, watts, values, known)
         if missing:  # the page of nodes gives the reason
             continue
         title = metric.title
@@ -301,7 +299,7 @@ def _newest(
     """The newest result of a column's machines, and its machine; without a value it failed."""
     results = []
     for name in column.machines:
-        for outcome, value in reversed(metric.judged(point, name)):
+        for outcome, value in metric.newest_first(point, name):
             if value or outcome.status == "failed":
                 results.append((outcome, value, name))
                 break
@@ -322,7 +320,7 @@ def _share(
 
 def _runs_of(
     metric: TrackedMetric, point: str, column: TypeColumn, known: _Runs
-) -> tuple[tuple[_Run, ...], Means]:
+) -> _SideRuns:
     """All measured Records of the line of a point on a column; those of other software stacks than
     the node's own only if there are no others."""
     key = (point, column.number)
@@ -334,9 +332,8 @@ def _runs_of(
             for outcome in index.on_line((point, name))
             if outcome.readings and outcome.revision >= 0
         ]
-        runs = tuple(
-            MeasuredRun.of(each.readings, index.rank(each), each.commit)
-            for each in of_node(found)
+        known[key] = SideRuns(
+            of_node(found),
+            lambda each: MeasuredRun.of(each.readings, index.rank(each), each.commit),
         )
-        known[key] = runs, {}
     return known[key]

@@ -235,19 +235,13 @@ def _runs(
     started = []
     for benchmark in history.benchmarks:
         for label in benchmark.points:
+            title = f"{benchmark.heading} {label}"
+            link = point_link(benchmark.name, benchmark.first_metric, label)
             for outcome in benchmark.index.on_line((label, machine.name)):
                 if outcome.status != "skipped" and outcome.file:
-                    link = point_link(benchmark.name, benchmark.first_metric, label)
-                    started.append(
-                        (
-                            outcome.started,
-                            f"{benchmark.heading} {label}",
-                            link,
-                            str(outcome.status),
-                        )
-                    )
-                if outcome.card:
-                    cards.setdefault(outcome.card, []).append(outcome.started)
+                    started.append((outcome.started, title, link, str(outcome.status)))
+                if card := outcome.card:
+                    cards.setdefault(card, []).append(outcome.started)
     newest = heapq.nlargest(MOST_CARDS, cards.items(), key=lambda card: max(card[1]))
     shown = [(format_card(card), len(times), minute(max(times))) for card, times in newest]
     runs = [

@@ -3,6 +3,7 @@ stacks, its Records, and the commands that measure it again."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import shlex
@@ -10,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from markupsafe import Markup
 from packaging.version import InvalidVersion, Version
@@ -51,14 +52,22 @@ MOST_REASON = 200
 _Item = TypeVar("_Item")
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """A Record with a number of the metric.  why: it is drawn pale.  counts: for its commit."""
+class _Reading(NamedTuple):
+    """A Record with a number of the metric.  why: it is drawn pale.  counts: for its commit.  low,
+    high: of its interval, if it counts."""
 
     outcome: Outcome
     value: MeasuredValue
     why: str
     counts: bool
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def counting(cls, outcome: Outcome, value: MeasuredValue, why: str = "") -> _Reading:
+        """One that counts for its commit."""
+        own = value.estimate
+        return cls(outcome, value, why, True, own.low, own.high)
 
 
 @dataclass(frozen=True)
@@ -134,7 +143,7 @@ class PointDetails:
         if not stored:
             return None
         line = metric.line(label, machine.name, branch)
-        judged = {each.revision for each, _ in metric.judged(label, machine.name, branch)}
+        judged = {each.revision for each, _ in metric.judged_part(line, branch)}
         newest = _newest_quiet(
             [value for each, value in line if value and each.revision in judged]
         )
@@ -142,14 +151,13 @@ class PointDetails:
         for outcome, value in line:
             if value:
                 by_date = outcome.revision not in judged
-                readings.append(
-                    _Reading(outcome, value, _why(value, newest, by_date), True)
-                )
+                why = _why(value, newest, by_date)
+                readings.append(_Reading.counting(outcome, value, why))
         counting = {each.outcome.revision: each.value.card for each in readings}
         for outcome in stored:
             found = outcome.readings.get(metric.metric)
             if found and found.card != counting.get(outcome.revision, found.card):
-                readings.append(_Reading(outcome, found, "", False))
+                readings.append(_Reading(outcome, found, "", counts=False))
         missed = [each for each, value in line if not value and each.status == "failed"]
         if not readings and not missed:
             return None
@@ -179,13 +187,15 @@ class PointDetails:
             found.append(
                 f"Not on the chart: {counted} {of} not published; listed below by date"
             )
-        drawn = {each.outcome.commit for line in lines for each in line.readings}
         elsewhere = Counter(
             each.commit
             for machine in self.history.machines
             for each in index.outside((label, machine.name))
-            if metric.metric in each.readings and each.commit not in drawn
+            if metric.metric in each.readings
         )
+        for line in lines if elsewhere else ():
+            for each in line.readings:
+                elsewhere.pop(each.outcome.commit, None)
         if text := describe_outside(elsewhere, " or ".join(self.history.branches)):
             found.append(text[0].upper() + text[1:])
         return found
@@ -237,8 +247,9 @@ class PointDetails:
         for outcome in metric.benchmark.index.on_line((self.row.point, machine.name)):
             value = outcome.readings.get(metric.metric)
             if value and outcome.environment:
-                newest[outcome.environment] = _Reading(outcome, value, "", counts=True)
-        return _MachineLine(machine, "", list(newest.values())) if newest else None
+                newest[outcome.environment] = outcome, value
+        readings = [_Reading.counting(*each) for each in newest.values()]
+        return _MachineLine(machine, "", readings) if readings else None
 
     def _chart(
         self,
@@ -271,17 +282,10 @@ class PointDetails:
     ) -> ChartLine:
         dots = []
         for each in line.readings:
-            estimate = each.value.estimate
-            dots.append(
-                Dot(
-                    place(each.outcome),
-                    each.value.value,
-                    estimate.low if each.counts else None,
-                    estimate.high if each.counts else None,
-                    partial(self._title, line.name, each),
-                    f"{'apart ' if each.why else ''}{'' if each.counts else 'other'}",
-                )
-            )
+            kind = f"{'apart ' if each.why else ''}{'' if each.counts else 'other'}"
+            title = partial(self._title, line.name, each)
+            at = place(each.outcome)
+            dots.append(Dot(at, each.value.value, each.low, each.high, title, kind))
         levels, marks = self._levels(line, places) if places else ([], [])
         missed = [
             (place(each), f"{line.name}: {each.status}, {each.reason[:MOST_REASON]}")
@@ -292,13 +296,21 @@ class PointDetails:
         )
 
     def _title(self, name: str, each: _Reading) -> str:
+        """The title of a dot, the same on each axis."""
         outcome = each.outcome
-        unit = self.metric.unit
-        card = f"card {format_card(each.value.card)}" if each.value.card else ""
-        when = minute(outcome.started)
-        return line_chart.dot_title(
-            name, each.value.value, unit, card, outcome.commit[:8], when, each.why
-        )
+        key = name, id(outcome), each.why
+        if key not in self._titles:
+            unit = self.metric.unit
+            card = f"card {format_card(each.value.card)}" if each.value.card else ""
+            when = minute(outcome.started)
+            self._titles[key] = line_chart.dot_title(
+                name, each.value.value, unit, card, outcome.commit[:8], when, each.why
+            )
+        return self._titles[key]
+
+    @functools.cached_property
+    def _titles(self) -> dict[tuple[str, int, str], str]:
+        return {}
 
     def _levels(
         self, line: _MachineLine, places: Mapping[int, float]
@@ -371,12 +383,15 @@ class PointDetails:
         commands = []
         if command := run_command(benchmark, label):
             commands.append(("code as it is now", command))
-        measured = [
-            each
-            for machine in self.history.machines
-            for each in benchmark.index.on_line((label, machine.name))
-            if self.metric.metric in each.readings and each.commit
-        ]
+        measured: list[Outcome] = []
+        for machine in self.history.machines:
+            newest_first = reversed(benchmark.index.on_line((label, machine.name)))
+            has_commit = (
+                each
+                for each in newest_first
+                if self.metric.metric in each.readings and each.commit
+            )
+            measured += itertools.islice(has_commit, 1)
         if measured:
             newest = max(measured, key=benchmark.index.rank)
             pattern = f"^{re.escape(f'{benchmark.name}.' if benchmark.plugin else benchmark.name)}"

@@ -5,6 +5,7 @@ A site has 6,000 charts. Using templates took ten times as long as writing the e
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -58,12 +59,18 @@ class PixelAxis:
 
     def __call__(self, value: float) -> float:
         """The position of a value, px. Values beyond the ends are drawn at the end."""
+        inside = min(max(value, self.low), self.high)
+        low, width = self._turned
+        turned = math.log(inside) if self.logarithmic else inside
+        share = (turned - low) / width
+        return round(self.start + (self.end - self.start) * share, 1)
+
+    @functools.cached_property
+    def _turned(self) -> tuple[float, float]:
+        """The lower end and the width, or those of the logarithms."""
         turn = math.log if self.logarithmic else float
         low = turn(self.low)
-        high = turn(self.high)
-        inside = turn(min(max(value, self.low), self.high))
-        share = (inside - low) / ((high - low) or 1.0)
-        return round(self.start + (self.end - self.start) * share, 1)
+        return low, (turn(self.high) - low) or 1.0
 
     def ticks(self, unit: str) -> list[tuple[float, str]]:
         """Round values between the ends, and their labels."""

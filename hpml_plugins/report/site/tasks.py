@@ -119,8 +119,7 @@ def judge_rows(rows: Sequence[TaskRow], base: int, other: int) -> dict[int, RowD
             continue
         one = row.cells[base]
         another = row.cells[other]
-        means = one.means, another.means
-        sides = PointSides(one.runs, another.runs, common=True, means=means)
+        sides = PointSides(one.runs, another.runs, common=True)
         name = row.metric.metric
         values = sides.compared(name, row.regime, (one.values, another.values))
         pairs.append(ValuePair(number, *values, name))
