@@ -111,6 +111,19 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
         return {commit: number for number, commit in enumerate(ordered)}
 
 
+def commit_dates(repo: Any, order: CommitOrder) -> dict[str, float]:
+    """The date of each commit of an order as asv's pages show it, ms since 1970.
+
+    repo: asv's, which starts a process of git for each commit whose date it is asked.
+    """
+    known = {} if isinstance(repo, StoredHistory) else order.authored
+    dates = {}
+    for commit in order:
+        date = known[commit] if commit in known else repo.get_date(commit)
+        dates[commit] = float(date)
+    return dates
+
+
 def _refuse(*_: object) -> None:
     raise HpmlError(
         "a range of commits needs a repository, and there is none here; publish without a range"

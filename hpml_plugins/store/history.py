@@ -55,7 +55,8 @@ class CommitOrder(Mapping[str, int]):
     the first.  by_date: the commits that the
     repository lacks.  complete: whether git knows all ancestors of the branches; false in a shallow
     clone, where missing commits count as much as the others.  known: all commits of the repository.
-    problems: messages about branches that it lacks.
+    problems: messages about branches that it lacks.  authored: when commits of the repository were
+    written, as asv dates them, ms since 1970.
     """
 
     places: Mapping[str, int]
@@ -64,6 +65,7 @@ class CommitOrder(Mapping[str, int]):
     complete: bool = True
     known: Collection[str] = field(default=frozenset(), repr=False)
     problems: Sequence[str] = ()
+    authored: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, places: Mapping[str, int]) -> CommitOrder:
@@ -107,6 +109,7 @@ class CommitOrder(Mapping[str, int]):
             self.complete,
             frozenset(self.known) - placed,
             self.problems,
+            self.authored,
         )
 
     def outside(self, commits: Iterable[str]) -> Counter[str]:
@@ -185,6 +188,7 @@ def commit_order(
         complete=not shallow,
         known=frozenset(graph.parents),
         problems=problems,
+        authored=graph.authored,
     )
 
 
@@ -204,11 +208,12 @@ _MERGED = re.compile(
 @dataclass(frozen=True)
 class _Graph:
     """The commits of a repository. parents: commit → its parents, ordered so that parents precede
-    children.  dates: ms since 1970.  merged: for merges of two, the merged branch, if git's message
-    names it."""
+    children.  dates: ms since 1970.  authored: dates of writing, which a rebase does not change.
+    merged: for merges of two, the merged branch, if git's message names it."""
 
     parents: Mapping[str, Sequence[str]]
     dates: Mapping[str, int]
+    authored: Mapping[str, int]
     merged: Mapping[str, str]
 
     def line(self, tip: str, branch: str) -> set[str]:
@@ -254,16 +259,18 @@ def read_graph(repository: Path) -> _Graph:
     """
     parents: dict[str, tuple[str, ...]] = {}
     dates: dict[str, int] = {}
+    authored: dict[str, int] = {}
     merged: dict[str, str] = {}
-    graph = _Graph(parents, dates, merged)
+    graph = _Graph(parents, dates, authored, merged)
     if not ask_git(repository, "rev-parse", "--git-dir"):
         return graph
-    words = ("log", "--all", "--date-order", "--reverse", "--format=%H %ct %P%x00%s")
+    words = ("log", "--all", "--date-order", "--reverse", "--format=%H %ct %at %P%x00%s")
     for line in filter(None, tell_git(repository, *words).split("\n")):
         hashes, _, subject = line.partition("\0")
-        commit, seconds, *before = hashes.split()
+        commit, committed, written, *before = hashes.split()
         parents[commit] = tuple(before)
-        dates[commit] = int(seconds) * 1000
+        dates[commit] = int(committed) * 1000
+        authored[commit] = int(written) * 1000
         if len(before) == 2 and (message := _MERGED.fullmatch(subject)):
             merged[commit] = message[1]
     return graph

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from records import a_record
 from repositories import git, make_repository
 
+from hpml_plugins.asv.stored_history import commit_dates
 from hpml_plugins.store import (
     append_record,
     commit_order,
@@ -63,6 +65,36 @@ def in_order(repository: Path) -> list[str]:
 def test_a_commit_that_the_repository_lacks_is_placed_by_its_date(results: Path) -> None:
     first, second, third = in_order(results.parent)
     assert list(commit_order(results.parent, results)) == [first, LOST, second, third]
+
+
+def test_a_commit_is_dated_by_its_author_as_by_asv_without_asking_git_again(
+    results: Path,
+) -> None:
+    repository = results.parent
+    rebased = {"GIT_AUTHOR_DATE": "@60 +0000", "GIT_COMMITTER_DATE": f"@{9 * HOUR} +0000"}
+    command = ["git", "commit", "-q", "--amend", "--no-edit", "--allow-empty"]
+    identity = {
+        f"GIT_COMMITTER_{each}": "test@example.invalid" for each in ("NAME", "EMAIL")
+    }
+    env = {**os.environ, **identity, **rebased}
+    subprocess.run([*command, "--date", "@60 +0000"], cwd=repository, env=env, check=True)
+    order = commit_order(repository, results)
+    asked: list[str] = []
+
+    class Repository:
+        def get_date(self, commit: str) -> int:
+            asked.append(commit)
+            return 5
+
+    first, second, third = in_order(repository)
+    ms = 1000.0
+    assert commit_dates(Repository(), order) == {
+        first: HOUR * ms,
+        LOST: 5.0,
+        second: 2 * HOUR * ms,
+        third: 60 * ms,
+    }
+    assert asked == [LOST]
 
 
 def test_without_a_repository_the_dates_of_results_order_all(results: Path) -> None:

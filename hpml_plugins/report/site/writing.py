@@ -60,17 +60,19 @@ MOVED = (
 
 
 def write_site(
-    conf: Any, repo: Any, declarations: Mapping[str, dict[str, Any]], order: CommitOrder
+    conf: Any,
+    dates: Mapping[str, float],
+    declarations: Mapping[str, dict[str, Any]],
+    order: CommitOrder,
 ) -> list[str]:
     """Write all our pages into the folder to which asv is publishing; returns the problems, one
     line each.
 
-    The first arguments are those that asv passes to a publisher.  declarations: benchmarks.json.
-    order: of the commits; `asv publish RANGE` requests a part of them. Raises HpmlError if the
-    registry is invalid, and if the site would not work offline.
+    conf: of asv.  dates: of the commits, ms since 1970.  declarations: benchmarks.json.  order: of
+    the commits; `asv publish RANGE` requests a part of them. Raises HpmlError if the registry is
+    invalid, and if the site would not work offline.
     """
     started = time.time()
-    dates = {commit: float(repo.get_date(commit)) for commit in order}
     problems: list[str] = []
     host: Host | None = None
     try:
