@@ -3,9 +3,14 @@ points).
 
 Each size is made in a temporary folder of Records of this repository (the newest ones in three
 rounds of points of h200-x1, so that their size is real), whose values are varied by 1 % and written
-as new ones are. It is then projected and published, and published again with one more run. "in git"
-is the sum of the files as zlib compresses each: git's packs of results/ are of that size. CPU times
-are of the process and its children; memory is the peak of `asv publish`.
+as new ones are. It is then projected and published, its first and last commit are compared, and it
+is published again with one more run. "in git" is the sum of the files as zlib compresses each:
+git's packs of results/ are of that size. CPU times are of the process and its children; memory is
+the peak of `asv publish`.
+
+With `--short` the Records are those of the benchmark `harness_publish`, one metric of seven samples
+each in a single round, half a kB: a million are made in 10 s, and `400x8x320` needs 1 GB on the
+disk (as of real size it would need 26 GB). The number of points is then a multiple of 8.
 
 `python tests/growth.py --stored` prints what results/ would take if all its Records were written as
 new ones are.
@@ -35,7 +40,7 @@ from hpml_plugins.model.record import Record, Series
 from hpml_plugins.model.rounds import combine, group_rounds
 from hpml_plugins.model.serialization import decode, encode, shorten
 from hpml_plugins.plugins.harness import processes
-from hpml_plugins.plugins.harness.publish import CARDS, configure
+from hpml_plugins.plugins.harness.publish import CARDS, configure, make_history
 from hpml_plugins.report.tables import as_markdown
 from hpml_plugins.store import (
     append_record,
@@ -48,10 +53,13 @@ from hpml_plugins.store import (
 )
 
 MACHINE = "h200-x1"
+#: The points of each benchmark of short Records.
+SHORT_POINTS = 8
 BYTES = (
     "stored",
     "in git",
     "memory",
+    "compare, memory",
     "site",
     "largest file of a point",
     "all points",
@@ -213,26 +221,25 @@ def fast_commits(folder: Path, count: int) -> None:
 
 def publish(folder: Path) -> dict[str, float]:
     """`asv publish`: CPU time, s, that of our pages, s, and peak memory, B."""
-    env = {**os.environ, "HOME": str(folder)}
+    text, used = run(folder, "asv", "publish", "-v")
+    ours = float(text.rpartition(" s of one CPU")[0].rpartition("(")[2])
+    return {"CPU": used["CPU"], "our pages' CPU": ours, "memory": used["memory"]}
+
+
+def run(folder: Path, *command: str) -> tuple[str, dict[str, float]]:
+    """What a command prints; its CPU time with that of its children, s, and peak memory, B."""
+    env = {**os.environ, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / ".cache")}
     with (folder / "said.txt").open("w+") as said:
         child = subprocess.Popen(
-            [sys.executable, "-m", "asv", "publish", "-v"],
-            cwd=folder,
-            env=env,
-            stdout=said,
-            stderr=said,
+            [sys.executable, "-m", *command], cwd=folder, env=env, stdout=said, stderr=said
         )
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = status
         said.seek(0)
         text = said.read()
     assert not status, text[-2000:]
-    ours = float(text.rpartition(" s of one CPU")[0].rpartition("(")[2])
-    return {
-        "CPU": used.ru_utime + used.ru_stime,
-        "our pages' CPU": ours,
-        "memory": used.ru_maxrss * 1024.0,
-    }
+    cpu = used.ru_utime + used.ru_stime
+    return text, {"CPU": cpu, "memory": used.ru_maxrss * 1024.0}
 
 
 def add_run(file: Path) -> None:
@@ -250,11 +257,14 @@ def size(folder: Path, pattern: str = "*") -> float:
     )
 
 
-def grow(commits: int, machines: int, points: int) -> dict[str, float]:
-    """One size, in a temporary folder."""
+def grow(commits: int, machines: int, points: int, *, short: bool) -> dict[str, float]:
+    """One size, in a temporary folder.  short: of short Records."""
     with tempfile.TemporaryDirectory(prefix="hpml-growth-") as name:
         folder = Path(name)
-        make(folder, commits, machines, points)
+        if short:
+            make_history(folder, commits, machines, points // SHORT_POINTS, SHORT_POINTS)
+        else:
+            make(folder, commits, machines, points)
         records = size(folder / "results", "*.jsonl")
         configure(folder)
         started = time.process_time()
@@ -266,6 +276,8 @@ def grow(commits: int, machines: int, points: int) -> dict[str, float]:
             (each.stat().st_size for each in (html / "workload").glob("*/*.js")), default=0
         )
         site = size(html)
+        ends = processes.run(["git", "rev-list", "main"], folder).output.split()
+        _, compared = run(folder, "hpml_plugins", "compare", ends[-1], ends[0])
         newest = max((folder / "results" / "node0" / "records").glob("*.jsonl"))
         add_run(newest)
         again = publish(folder)
@@ -284,6 +296,8 @@ def grow(commits: int, machines: int, points: int) -> dict[str, float]:
             "in git": float(packed),
             "projection": projected,
             **found,
+            "compare, CPU": compared["CPU"],
+            "compare, memory": compared["memory"],
             "CPU with one more run": again["CPU"],
             "our pages' CPU with one more run": again["our pages' CPU"],
             "site": site,
@@ -300,6 +314,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sizes", nargs="*", help="COMMITSxMACHINESxPOINTS")
     parser.add_argument(
+        "--short",
+        action="store_true",
+        help="short Records, of which a million fit on a disk",
+    )
+    parser.add_argument(
         "--stored", action="store_true", help="what the Records of this repository take"
     )
     chosen = parser.parse_args()
@@ -308,6 +327,7 @@ def main() -> None:
             "projection",
             "CPU",
             "our pages' CPU",
+            "compare, CPU",
             "CPU with one more run",
             "our pages' CPU with one more run",
         ),
@@ -315,7 +335,7 @@ def main() -> None:
     )
     rows = []
     for each in chosen.sizes:
-        rows.append(grow(*map(int, each.split("x"))))
+        rows.append(grow(*map(int, each.split("x")), short=chosen.short))
         print(as_markdown(Table.of(rows[-1:], units)), flush=True)
     if chosen.stored:
         print(as_markdown(Table.of(stored(), {"stored": "B", "in git": "B"})))
