@@ -488,7 +488,7 @@ def dot_chart(
             }
             made.add(
                 {"type": "rule", "strokeWidth": 1.6, **made.plain},
-                {**place, **ends, **made.colour},
+                {**place, **ends, **made.colour, **made.tooltip},
             )
         made.add_points(place, [axis.shown])
         size = {
@@ -527,7 +527,7 @@ def bar_chart(
     )
     if low:
         ends = {"x": x.channel(field=_field(low)), "x2": {"field": _field(high)}}
-        made.add({"type": "rule", "strokeWidth": 1.6}, {**place, **ends})
+        made.add({"type": "rule", "strokeWidth": 1.6}, {**place, **ends, **made.tooltip})
     for column, title in marks.items():
         mark = {
             "type": "point",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hpml_plugins.model.figure import Chart, Table
-from hpml_plugins.report.charts import Axis, Rule, complete, line_chart
+from hpml_plugins.report.charts import Axis, Rule, bar_chart, complete, dot_chart, line_chart
 from hpml_plugins.report.kept import kept_file
 from hpml_plugins.report.site.chart_svg import (
     chart_svg,
@@ -41,6 +42,14 @@ def test_marks_carry_the_values_of_their_tooltips_as_titles() -> None:
         "machine: m · size: 2 B · time: 35 µs",
     ]
     assert "published" in titles(chart_svg(chart("ruled"), "a"))
+
+
+@pytest.mark.parametrize("draw", [dot_chart, bar_chart])
+def test_an_interval_carries_the_values_of_its_mark(draw: Callable[..., Chart]) -> None:
+    made = draw("machine", Axis("time", "time", "s"), low="fastest", high="slowest")
+    row = {"machine": ["m"], "time": [1e-5], "fastest": [9e-6], "slowest": [2e-5]}
+    told = "machine: m · time: 10 µs · fastest: 9 µs · slowest: 20 µs"
+    assert titles(chart_svg(complete(made, Table(row)), "a")) == [told, told]
 
 
 def test_a_drawn_chart_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
