@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from hpml_plugins.model.figure import Chart, Table
-from hpml_plugins.report.charts import Axis, Rule, bar_chart, complete, dot_chart, line_chart
+from hpml_plugins.report.charts import (
+    Axis,
+    Rule,
+    bar_chart,
+    complete,
+    dot_chart,
+    line_chart,
+)
 from hpml_plugins.report.kept import kept_file
 from hpml_plugins.report.site.chart_svg import (
     chart_svg,
