@@ -166,12 +166,10 @@ def test_a_file_whose_records_stand_in_the_replaced_site_is_taken_over(
     assert sum(each["left_out"] for each in few["files"]) > 0
 
 
-@pytest.mark.parametrize("regime", ["samples", "boost"])
-def test_samples_have_the_digits_of_stored_ones(regime: str) -> None:
+def test_samples_have_the_digits_of_stored_ones() -> None:
     def line(value: float, flops: float = 17371234567.0) -> bytes:
-        samples = {"samples": [0.25], "boost": [], regime: [0.25, value]}
         metrics = {
-            "time": MetricSamples(unit="s", direction="lower", **samples),
+            "time": MetricSamples("s", "lower", [0.25, value], boost=[value]),
             "flops": MetricSamples(unit="FLOP", direction=None, samples=[flops]),
         }
         return encode(a_record(metrics=metrics))
