@@ -1,6 +1,6 @@
 #!/bin/sh
 # get-tools.sh PYTHON [ask|yes|no]: fetch what tests need and Python packages do not provide: Slurm, Open MPI, Fashion-MNIST,
-# buildah, mmdebstrap and Chromium as Debian packages, installed system-wide, and axe-core and TypeScript into .tools/. System-wide packages are named first; on
+# buildah, mmdebstrap, rsync and Chromium as Debian packages, installed system-wide, and axe-core and TypeScript into .tools/. System-wide packages are named first; on
 # a terminal the script asks (`yes` does not ask, `no` installs none). The tests of what is missing are skipped, and
 # named here.
 set -u
@@ -38,6 +38,10 @@ have_mmdebstrap() {
     command -v mmdebstrap >/dev/null
 }
 
+have_rsync() {
+    command -v rsync >/dev/null
+}
+
 can_install() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null
 }
@@ -48,6 +52,7 @@ have_slurm || packages="$packages slurm-wlm munge"
 have_mpi || packages="$packages openmpi-bin"
 have_buildah || packages="$packages buildah"
 have_mmdebstrap || packages="$packages mmdebstrap"
+have_rsync || packages="$packages rsync"
 have_browser || packages="$packages chromium"
 if [ -n "$packages" ] && [ "$wanted" != no ] && can_install; then
     echo "Some tests need Debian packages, installed system-wide:$packages (\`make test INSTALL=no\` does without)."
@@ -71,6 +76,7 @@ have_slurm || echo "NO SLURM: the tests on a real Slurm will be skipped. Install
 have_mpi || echo "NO MPIRUN: the tests of ranks over MPI will be skipped. Install it: apt-get install openmpi-bin"
 have_buildah || echo "NO BUILDAH: the tests of the container image will be skipped. Install it: apt-get install buildah"
 have_mmdebstrap || echo "NO MMDEBSTRAP: the slow test that builds the container image will be skipped. Install it: apt-get install mmdebstrap"
+have_rsync || echo "NO RSYNC: the slow test of the CI component of GitLab will be skipped. Install it: apt-get install rsync"
 
 axe=.tools/axe.min.js
 if [ ! -e "$axe" ]; then

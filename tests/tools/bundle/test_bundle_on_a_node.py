@@ -34,10 +34,11 @@ def test_a_bare_node_without_network_measures_in_two_commands(
     tmp_path: Path, make_project: Callable[[str], Project]
 ) -> None:
     python = make_bare_node(tmp_path / "python")
+    bare = [python, "-E"]  # PYTHONPATH may name tests/, in which a folder is named asv
     for name in ("asv", "msgspec", "fvcore", "pluggy", "click"):
         assert (
             subprocess.run(
-                [python, "-c", f"import {name}"], capture_output=True, check=False
+                [*bare, "-c", f"import {name}"], capture_output=True, check=False
             ).returncode
             == 1
         )
@@ -50,7 +51,7 @@ def test_a_bare_node_without_network_measures_in_two_commands(
         [*hpml, "--ask"], cwd=project.path, capture_output=True, check=True
     ).stdout
     told = subprocess.run(
-        [python, "-"], input=script, capture_output=True, check=True
+        [*bare, "-"], input=script, capture_output=True, check=True
     ).stdout
     (tmp_path / "node.json").write_bytes(told)
     made = subprocess.run(
