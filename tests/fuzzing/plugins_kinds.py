@@ -456,8 +456,11 @@ def _right() -> Sequence[bytes]:
 
 
 def _mutate_text(random: Random, data: bytes) -> bytes:
-    """One value instead of another."""
-    text = data.decode("utf-8", "surrogatepass")
+    """One value instead of another. libFuzzer's changes before this one may have left no text."""
+    try:
+        text = data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return mutate_bytes(random, data)
     old = [each for each in VALUES if len(each) > 2 and each in text]
     if not old or not random.randrange(8):
         return mutate_bytes(random, data)
