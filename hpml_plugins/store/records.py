@@ -68,7 +68,10 @@ def is_in_records(results: Path, name: str) -> bool:
     files = record_files(results)
     if any(path.parent.parent.name == name for path in files):
         return True
-    text = msgspec.json.encode(name)
+    try:
+        text = msgspec.json.encode(name)
+    except UnicodeEncodeError:  # a word of the command line that is not UTF-8
+        return False
     for path in files:
         with suppress(FileNotFoundError, HpmlError), open_result(path, MAX_RECORDS) as file:
             if any(text in line for line in file):

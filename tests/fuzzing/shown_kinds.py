@@ -423,9 +423,9 @@ def _read_command(data: bytes, folder: Path) -> str:
     assert "bug in hpml-plugins" not in err.getvalue(), err.getvalue()[-1000:]
     assert "Traceback" not in err.getvalue(), err.getvalue()[-1000:]
     if status == 2:
-        assert err.getvalue().startswith("hpml: ") or "hpml: " in err.getvalue(), (
-            err.getvalue()
-        )
+        # without a command there is the help
+        is_told = "hpml: " in err.getvalue() or err.getvalue().startswith("Usage: hpml ")
+        assert is_told, err.getvalue()
         raise HpmlError("refused: " + err.getvalue()[:200].split("\n")[0])
     return "done"
 

@@ -243,6 +243,12 @@ FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
         lambda: b'{"words": ["export", "\\udcf7.parquet"], "set": {}}',
         "done",
     ),
+    "a side of a comparison that is no UTF-8": (
+        "command line",
+        lambda: b'{"words": ["compare", "\\udc8d", "x"], "set": {}}',
+        "refused",
+    ),
+    "no command": ("command line", lambda: b'{"words": [], "set": {}}', "refused"),
     "a folder's name that is too long": (
         "command line",
         lambda: json.dumps({"words": ["merge", "9" * 300], "set": {}}).encode(),
