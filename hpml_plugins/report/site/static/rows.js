@@ -36,7 +36,8 @@
         try {
             const points = /** @type {Record<string, string>[]} */ (await hpml.read(row.dataset.file ?? ""));
             const point = points.find((each) => row.id in each);
-            place.innerHTML = point?.[row.id] + point?.[""];
+            if (!point) throw new Error(row.id);
+            place.innerHTML = `${point[row.id]}${point[""]}`;
             prepare(place);
         } catch {
             place.textContent = `${row.dataset.file} could not be loaded.`;
