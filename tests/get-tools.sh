@@ -1,8 +1,8 @@
 #!/bin/sh
 # get-tools.sh PYTHON [ask|yes|no]: fetch what tests need and Python packages do not provide: Slurm, Open MPI, Fashion-MNIST,
-# buildah, mmdebstrap, rsync and Chromium as Debian packages, installed system-wide, and axe-core and TypeScript into .tools/. System-wide packages are named first; on
-# a terminal the script asks (`yes` does not ask, `no` installs none). The tests of what is missing are skipped, and
-# named here.
+# buildah, mmdebstrap, rsync and Chromium as Debian packages, installed system-wide, and axe-core and TypeScript into
+# .tools/. System-wide packages are named first; on a terminal the script asks (`yes` does not ask, `no` installs none).
+# The tests of what is missing are skipped, and named here.
 set -u
 python=$1 wanted=${2:-ask}
 

@@ -74,9 +74,8 @@ def find_evidence(history: History, *, keeps: bool = False) -> list[ClassResult]
         return _back_test(history)
     inputs = hashlib.sha256(package_digest())
     inputs.update(repr(history.references).encode())
-    for of_place in _measured_points(
-        history
-    ):  # all at once are half a GB for a million Records
+    # place by place: all points at once are half a GB for a million Records
+    for of_place in _measured_points(history):
         inputs.update(msgspec.msgpack.encode(of_place))
     file = kept_file(inputs.hexdigest(), EVIDENCE)
     if made := read_kept(file):

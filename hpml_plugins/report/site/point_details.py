@@ -3,7 +3,6 @@ stacks, its Records, and the commands that measure it again."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 import shlex
@@ -102,6 +101,11 @@ class PointDetails:
     columns: Sequence[TypeColumn]
     series: SeriesByPlace
     commit_url: str = ""
+    #: Of the dots, which stand on several axes: name of the line, identity of the Record, why it is
+    #: pale → title.
+    _titles: dict[tuple[str, int, str], str] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def metric(self) -> TrackedMetric:
@@ -307,10 +311,6 @@ class PointDetails:
                 name, each.value.value, unit, card, outcome.commit[:8], when, each.why
             )
         return self._titles[key]
-
-    @functools.cached_property
-    def _titles(self) -> dict[tuple[str, int, str], str]:
-        return {}
 
     def _levels(
         self, line: _MachineLine, places: Mapping[int, float]
