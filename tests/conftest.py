@@ -3,15 +3,17 @@ process."""
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 import textwrap
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import PATIENCE
+from support import PATIENCE, ROOT
 
 from hpml_plugins.host import Host, make_host
 from hpml_plugins.model import Gpu, Node
@@ -83,3 +85,15 @@ def hpml(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def committed_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """results/ as committed: `make bench` adds results to a checkout, of which its texts and bands
+    are not made."""
+    command = ["git", "archive", "--format=zip", "-0", "HEAD", "results"]
+    archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
+    folder = tmp_path_factory.mktemp("committed")
+    with zipfile.ZipFile(io.BytesIO(archive)) as committed:
+        committed.extractall(folder)
+    return folder / "results"

@@ -3,10 +3,7 @@ to their Records."""
 
 from __future__ import annotations
 
-import io
 import itertools
-import subprocess
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -40,23 +37,11 @@ WITHOUT_RECORD = {
 }
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """results/ as committed: `make bench` adds results to a checkout, which its texts do not
-    quote."""
-    command = ["git", "archive", "--format=zip", "-0", "HEAD", "results"]
-    archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
-    folder = tmp_path_factory.mktemp("committed")
-    with zipfile.ZipFile(io.BytesIO(archive)) as committed:
-        committed.extractall(folder)
-    return folder / "results"
-
-
 @pytest.mark.parametrize("back_tests", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_no_quoted_number_is_stale(results: Path, back_tests: bool) -> None:
+def test_no_quoted_number_is_stale(committed_results: Path, back_tests: bool) -> None:
     stale = [
         str(path.relative_to(ROOT))
-        for path, old, new in filled(ROOT, results, back_tests=back_tests)
+        for path, old, new in filled(ROOT, committed_results, back_tests=back_tests)
         if new != old
     ]
     assert not stale, f"{', '.join(stale)}: run `make docs` and commit"
@@ -83,9 +68,9 @@ def test_the_first_hour_is_measured_from_the_log_and_the_clone(tmp_path: Path) -
 
 
 def test_each_number_of_the_questions_leads_to_its_record_in_two_clicks(
-    results: Path, tmp_path: Path
+    committed_results: Path, tmp_path: Path
 ) -> None:
-    known = quotable(ROOT, results)
+    known = quotable(ROOT, committed_results)
     write_points(known.history, tmp_path)
     site = _Site(tmp_path)
     without, reached = set(), 0
@@ -114,11 +99,11 @@ def test_each_number_of_the_questions_leads_to_its_record_in_two_clicks(
 
 
 def test_each_ratio_of_two_points_is_that_of_the_records_that_it_names(
-    results: Path,
+    committed_results: Path,
 ) -> None:
     """By another way than quotes take: the Records of the named machine and commit, read anew."""
-    known = quotable(ROOT, results)
-    records = list(read_records(results))
+    known = quotable(ROOT, committed_results)
+    records = list(read_records(committed_results))
     checked = 0
 
     def medians(link: RecordLink) -> list[float]:
