@@ -58,8 +58,12 @@ PATIENCE = 20.0
 MOST_MESSAGE = 1 << 30
 #: B of the length that precedes each message.
 _HEADER = 8
-#: s before the time-out at which the stack is written.
-BEFORE_END = 0.2
+#: The first message, with which the time limit begins, as the timer of the stack does: on a busy
+#: machine a large process takes long to fork.
+_STARTED = b""
+#: s before the time-out at which the stack is written: on a busy machine the process may have to
+#: wait that long for a core.
+BEFORE_END = 1.0
 #: The stack is written no earlier than after this share of the time limit.
 EARLIEST = 0.8
 #: What the folder of the temporary files of a point is called.
@@ -116,10 +120,10 @@ def run_isolated(
     """Run `function(send)` in a separate process, and end it and everything it started, however
     this process ends.
 
-    timeout: s, after which it is ended.  on_message: called in this process with each message sent.
-    watch: called repeatedly in this process while it waits; a fault that it returns ends the
-    function. The processes are forks and keep what was imported before; the function must be the
-    first to touch CUDA.
+    timeout: s from its start, after which it is ended.  on_message: called in this process with
+    each message sent.  watch: called repeatedly in this process while it waits; a fault that it
+    returns ends the function. The processes are forks and keep what was imported before; the
+    function must be the first to touch CUDA.
 
     A supervisor between the two adopts what the function starts, so that daemons are found too. It
     has its own process group, outlives this process, and ends the function when this process asks
@@ -291,6 +295,7 @@ def _run(
     sys.stderr = open(2, "w", buffering=1, closefd=False, errors="backslashreplace")  # noqa: SIM115
     faulthandler.enable(2)
     write_stack_before(timeout, output)
+    _send(sender, _STARTED)
     status = 0
     try:
         function(functools.partial(_send, sender))
@@ -336,8 +341,8 @@ def _listen(
     Never blocks on the function, which may close its end of the pipe and run on, or leave a message
     half written.
     """
-    deadline = clocks.monotonic() + timeout
-    ended = False
+    deadline = clocks.monotonic() + timeout + PATIENCE
+    started = ended = False
     content = bytearray()
     os.set_blocking(receiver, False)
     watched: list[socket.socket | int] = [channel, receiver]
@@ -348,7 +353,11 @@ def _listen(
                 watched = [channel]
         content += received
         for message in _take_messages(content):
-            on_message(message)
+            if started:
+                on_message(message)
+            else:
+                started = True
+                deadline = clocks.monotonic() + timeout
         if ended and not received:
             return None
         if len(content) > MOST_MESSAGE:

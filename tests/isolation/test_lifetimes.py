@@ -89,6 +89,23 @@ def test_a_function_is_ended_at_its_limit_whatever_it_did(
     assert said == [b"whole"] * (function is send_half_a_message)
 
 
+def sleep_here(send: Send) -> None:
+    time.sleep(600)
+
+
+def test_a_function_that_was_slow_to_start_has_its_whole_time_and_its_stack(
+    monkeypatch: pytest.MonkeyPatch, short_grace: None
+) -> None:
+    def wait_for_a_core(supervisor: int) -> None:
+        time.sleep(3)
+
+    monkeypatch.setattr(process, "leave_mark", wait_for_a_core)
+    before = time.monotonic()
+    outcome = run_isolated(sleep_here, 2, lambda _: None)
+    assert outcome.fault.startswith("timed out after 2 s in sleep_here (test_lifetimes.py:")
+    assert time.monotonic() - before >= 5
+
+
 def test_watching_goes_on_while_a_message_is_half_written(impatient: None) -> None:
     looks = iter(["", "", "the card was lost"])
     outcome = run_isolated(send_half_a_message, 60, lambda _: None, lambda: next(looks))
