@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import importlib.metadata
@@ -12,7 +13,8 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
 from unittest import mock
@@ -117,6 +119,13 @@ def wait_for(
     while not what():
         assert time.monotonic() < deadline, f"waited {patience:.0f} s for {name}\n{log()}"
         time.sleep(0.02)
+
+
+def run_async(call: Coroutine[Any, Any, Any]) -> Any:
+    """What the coroutine returns, run in a thread of its own: a browser that another test keeps
+    open has this thread's loop."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, call).result()
 
 
 def assert_nothing_lost(before: Sequence[Record], now: Sequence[Record]) -> None:

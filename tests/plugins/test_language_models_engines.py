@@ -3,7 +3,6 @@ installed, elsewhere stand-ins with the parts of their interfaces that are used.
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import inspect
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import run_async
 
 from hpml_plugins import Benchmark, Node, Requires
 from hpml_plugins.measure import SamplingPlan
@@ -262,7 +262,8 @@ def answered_by(started: AbstractAsyncContextManager[engines.Answer]) -> list[in
         async with started as answer:
             return [count async for count in answer([5], 2)]
 
-    return asyncio.run(ask())
+    counts: list[int] = run_async(ask())
+    return counts
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
@@ -308,7 +309,7 @@ def test_requests_are_sent_at_their_times() -> None:
 
     requests = [server.Request(0.0, 3), server.Request(0.2, 2)]
     done: list[int] = []
-    took = asyncio.run(engines.send(answer, requests, [[1], [2]], done.append))
+    took = run_async(engines.send(answer, requests, [[1], [2]], done.append))
     assert [len(request.times) for request in requests] == [3, 2]
     assert requests[1].times[0] >= 0.2 and took >= 0.2
     assert done == [1, 2]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
 from records import a_record
+from support import run_async
 
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.store import append_record, record_file
@@ -64,13 +62,7 @@ def ask(results: Results, name: str, **arguments: str) -> Any:
         async with Client(make_server(results)) as client:
             return await client.call_tool(name, arguments)
 
-    return run(call())
-
-
-def run(call: Coroutine[Any, Any, Any]) -> Any:
-    """In a thread of its own: a browser that another test keeps open has this thread's loop."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, call).result()
+    return run_async(call())
 
 
 def content(answer: Any) -> dict[str, Any]:
@@ -84,7 +76,7 @@ def test_it_has_four_tools_that_only_read(results: Results) -> None:
         async with Client(make_server(results)) as client:
             return (await client.list_tools()).tools
 
-    found = run(tools())
+    found = run_async(tools())
     names = ["list_benchmarks", "compare", "history", "explain_verdict"]
     assert [tool.name for tool in found] == names
     assert all(tool.annotations.read_only_hint for tool in found)
@@ -184,5 +176,5 @@ def test_a_client_starts_it_as_a_command(results: Results) -> None:
         async with Client(started) as client:
             return client.server_info.name, await client.call_tool("list_benchmarks", {})
 
-    name, answer = run(call())
+    name, answer = run_async(call())
     assert name == "hpml-plugins" and "toy" in content(answer)["benchmarks"]
