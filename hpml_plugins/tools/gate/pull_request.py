@@ -119,7 +119,7 @@ class GateResult:
         least, most = self.rounds
         yield (
             f"{least if least == most else f'{least} to {most}'} rounds of each point and side in"
-            " new processes: pairs of base and head, in random order."
+            " new processes: pairs of base and head, in random order and its reverse."
         )
         undecided = [each for each in self.values if each.outcome == "undecided"]
         if wide := [each for each in undecided if not each.reason]:

@@ -2,9 +2,10 @@
 
 Other processes slow rounds down by factors that change with time. Both rounds of a pair are
 measured one after the other, in random order, so a disturbance is equally likely on either side:
-the differences of pairs are symmetric around the true one, and no pair is excluded. All pairs are
-judged after 4, 8, 16, … of them, and measuring stops once nothing is undecided. Each of these looks
-has an equal share of the error (Bonferroni), so that stopping early costs no confidence.
+the differences of pairs are symmetric around the true one, and no pair is excluded. Every second
+pair has the reverse order, so that what slows each second round down cancels. All pairs are judged
+after 4, 8, 16, … of them, and measuring stops once nothing is undecided. Each of these looks has an
+equal share of the error (Bonferroni), so that stopping early costs no confidence.
 """
 
 from __future__ import annotations

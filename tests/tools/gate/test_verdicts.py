@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,8 +29,9 @@ from hpml_plugins.tools.gate.pull_request import (
     as_lines,
     format_change,
 )
-from hpml_plugins.tools.gate.sides import Commits
+from hpml_plugins.tools.gate.sides import BASE, HEAD, Commits, balanced_orders
 from hpml_plugins.tools.gate.verdicts import (
+    FIRST_LOOK,
     GatedValue,
     Pair,
     _Mean,
@@ -121,6 +123,21 @@ def test_a_slow_down_of_twice_the_budget_is_refused_and_equal_code_is_not() -> N
     assert rate([each.outcome == "refused" for each in twice]) >= 0.9
     equal = [gated(random, 0.0, sigma=0.02) for _ in range(50)]
     assert rate([each.outcome == "within" for each in equal]) >= 0.9
+
+
+def test_code_is_not_slower_where_the_second_round_of_a_pair_always_is() -> None:
+    noise = np.random.default_rng(1)
+    for seed in range(40):
+        orders = balanced_orders(Random(seed))
+        pairs: list[Pair] = []
+        for number in range(FIRST_LOOK):
+            first, second = next(orders)
+            first_time, second_time = [1.0, 1.1] * np.exp(noise.normal(0, 0.01, 2))
+            times = {first: first_time, second: second_time}
+            pairs.append(pair(times[BASE], times[HEAD], number))
+        found = judged(pairs, most=FIRST_LOOK)
+        low, high = found.interval or (0.0, 0.0)
+        assert found.outcome == "undecided" and low <= 1 <= high, seed
 
 
 def test_looks_are_at_twice_as_many_pairs_each_time() -> None:
