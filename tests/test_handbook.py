@@ -124,9 +124,16 @@ def test_the_published_site_has_the_documentation_and_finds_it(
             make(tmp_path / address)
         return tmp_path / address
 
-    def write(drawn: str) -> list[tuple[str, str, str, str]]:
+    def write(chart: str, width: int = 1) -> list[tuple[str, str, str, str]]:
         address = "workload-memory.html#memory.kept"
-        figure = SimpleNamespace(anchor="memory.kept", address=address, svg=drawn)
+        picture = "figures/memory-kept.svg"
+        figure = SimpleNamespace(
+            anchor="memory.kept",
+            address=address,
+            chart=chart,
+            picture=picture,
+            size=(width, 1),
+        )
         published = SimpleNamespace(
             make_folder=make_folder,
             plugins=[SimpleNamespace(figures=[figure])],
@@ -135,22 +142,23 @@ def test_the_published_site_has_the_documentation_and_finds_it(
         return list(plugin.write(published))
 
     monkeypatch.setattr(plugin, "build", lambda folder: shutil.copytree(site, folder))
-    found = write("<svg>1</svg>")
+    found = write("figures/memory-kept.js")
     assert asked == [HANDBOOK, ROOT / "docs"]
     (documents,) = written.values()
     assert ("Glossary", "docs/glossary.html") in documents
     assert all((tmp_path / address).exists() for _, address in documents)
     assert any(title == "Two regimes: boost and sustained" for _, title, _, _ in found)
     text = (tmp_path / "docs/memory.html").read_text()
-    assert "<svg>1</svg>" in text and 'href="../workload-memory.html#memory.kept"' in text
+    assert 'data="../figures/memory-kept.svg"' in text
+    assert 'href="../workload-memory.html#memory.kept"' in text
     # a figure that nothing was measured for keeps the command that draws it
     assert "<code>hpml plot memory.batch</code>" in text
     # what is taken over from the site that is replaced gets the charts of today, in files of its
     # own
     shutil.copytree(tmp_path / "docs", tmp_path / "old", copy_function=os.link)
-    assert write("<svg>\n2</svg>") == found
+    assert write("figures/memory-kept.js", 2) == found
     drawn = (tmp_path / "docs/memory.html").read_text()
-    assert drawn == text.replace("<svg>1</svg>", "<svg>\n2</svg>")
+    assert drawn == text.replace('width="1"', 'width="2"') != text
     assert (tmp_path / "old/memory.html").read_text() == text
     write("")
     assert (tmp_path / "docs/memory.html").read_text() == (site / "memory.html").read_text()

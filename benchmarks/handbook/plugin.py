@@ -60,7 +60,7 @@ def build(folder: Path) -> None:
 def draw(folder: Path, figures: Iterable[ShownFigure]) -> None:
     """Put the charts of the published site where built documents name them, also in the place of
     those that were drawn there before."""
-    drawn = {each.anchor: each for each in figures if each.svg}
+    drawn = {each.anchor: each for each in figures if each.chart}
 
     def chart(named: re.Match[str]) -> str:
         title, name = named.groups()
@@ -68,7 +68,11 @@ def draw(folder: Path, figures: Iterable[ShownFigure]) -> None:
             return named[0]
         address = html.escape(f"../{drawn[name].address}")
         caption = f'<figcaption><a href="{address}">{title}</a></figcaption>'
-        figure = f'<figure style="overflow-x: auto">{drawn[name].svg}{caption}</figure>'
+        width, height = drawn[name].size
+        picture = html.escape(f"../{drawn[name].picture}")
+        embedded = f'<object type="image/svg+xml" data="{picture}" aria-hidden="true"'
+        sized = f'{embedded} width="{width}" height="{height}"></object>'
+        figure = f'<figure style="overflow-x: auto">{sized}{caption}</figure>'
         return f"{figure}<!--{named[0]}-->"
 
     for page in folder.glob("*.html"):

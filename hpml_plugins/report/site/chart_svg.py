@@ -1,5 +1,5 @@
-"""Charts as SVG within a page: vl-convert draws each specification once, and the user's cache keeps
-the result under the specification's digest.
+"""Charts as SVG files, which the pages embed: vl-convert draws each specification once, and the
+user's cache keeps the result under the specification's digest.
 
 Drawing the 117 charts of this repository takes 6.1 s of one CPU.
 """
@@ -13,37 +13,47 @@ import json
 import re
 import xml.etree.ElementTree as ElementTree
 from contextlib import suppress
-from typing import Any, Final
-
-from markupsafe import Markup
+from typing import Any, Final, NamedTuple
 
 from hpml_plugins.errors import HpmlError, needs_extra
 from hpml_plugins.model.figure import Chart
+from hpml_plugins.report.charts import INK
 from hpml_plugins.report.kept import keep, kept_file, read_kept
 from hpml_plugins.report.pictures import checked_svg
 from hpml_plugins.report.site.slim_svg import slim
 
 #: The version of the conversion in this module; increase it with every change.
-_VERSION: Final = "4"
+_VERSION: Final = "5"
 _SVG: Final = "{http://www.w3.org/2000/svg}"
 _REFERENCE: Final = re.compile(r"url\(#([^)]*)\)")
+#: The beginning of a file: the site's style sheet has the ink for light and for dark pages.
+_STYLE: Final = '<?xml-stylesheet href="../site.css"?>\n'
+#: What a file looks like without the style sheet, once it is downloaded.
+_OWN_LOOK: Final = {"color": INK, "font-family": "Arial, Liberation Sans, sans-serif"}
 
 
-def chart_svg(chart: Chart, name: str) -> Markup:
-    """The SVG of a complete chart, as embedded in a page.
+class DrawnChart(NamedTuple):
+    """A chart as an SVG file in a folder of the site.  width, height: in px."""
 
-    name: unique in the page; the prefix of its identifiers. The numbers in a mark's tooltip become
-    its title. Raises ValueError if vl-convert cannot draw the chart.
+    file: bytes
+    width: int
+    height: int
+
+
+def chart_svg(chart: Chart) -> DrawnChart:
+    """A complete chart as SVG. The numbers in a mark's tooltip become its title.
+
+    Raises ValueError if vl-convert cannot draw the chart.
     """
     encoded = json.dumps([_VERSION, _drawing_version(), chart], sort_keys=True)
     digest = hashlib.sha256(encoded.encode()).hexdigest()
     file = kept_file(f"{digest}.svg")
     if kept := read_kept(file):
         with suppress(HpmlError):  # another program may have written something else there
-            return Markup(_named(checked_svg(kept), name))
+            return _file(checked_svg(kept))
     drawn = _draw(chart)
     keep(file, drawn)
-    return Markup(_named(checked_svg(drawn), name))
+    return _file(checked_svg(drawn))
 
 
 def vega_library() -> bytes:
@@ -73,9 +83,10 @@ def _draw(chart: Chart) -> bytes:
 
     root = ElementTree.fromstring(vl_convert.vegalite_to_svg(_with_titles(chart)))
     slim(root)
+    _number_identifiers(root)
     size = {name: root.get(name, "") for name in ("width", "height", "viewBox")}
     root.attrib.clear()
-    root.attrib.update(size)
+    root.attrib.update(size | _OWN_LOOK)
     return bytes(ElementTree.tostring(root, encoding="utf-8"))
 
 
@@ -113,11 +124,11 @@ def _told(shown: list[dict[str, str]]) -> str:
     return f"slice({' + '.join(texts)}, 3)"
 
 
-def _named(root: ElementTree.Element, name: str) -> str:
-    """The picture's text, with identifiers unique in the page. vl-convert numbers them across all
-    charts drawn by a process."""
+def _number_identifiers(root: ElementTree.Element) -> None:
+    """Make identifiers those of this picture: vl-convert numbers them across all charts drawn by a
+    process."""
     identified = [element for element in root.iter() if element.get("id")]
-    names = {each.get("id"): f"{name}-{place}" for place, each in enumerate(identified)}
+    names = {each.get("id"): f"c{place}" for place, each in enumerate(identified)}
     for element in identified:
         element.set("id", names[element.get("id")])
     for element in root.iter():
@@ -127,5 +138,10 @@ def _named(root: ElementTree.Element, name: str) -> str:
                     lambda found: f"url(#{names.get(found[1])})", value
                 )
                 element.set(attribute, encoded)
+
+
+def _file(root: ElementTree.Element) -> DrawnChart:
     ElementTree.register_namespace("", _SVG.strip("{}"))
-    return ElementTree.tostring(root, encoding="unicode")
+    text = _STYLE + ElementTree.tostring(root, encoding="unicode")
+    width, height = (round(float(root.get(name, 0))) for name in ("width", "height"))
+    return DrawnChart(text.encode(), width, height)

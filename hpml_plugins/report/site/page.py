@@ -46,7 +46,7 @@ POLICY = (
     "img-src 'self'"
 )
 #: The policy of our own pages.
-OURS = f"{POLICY}; style-src 'self'"
+OURS = f"{POLICY}; style-src 'self'; object-src 'self'; frame-src 'self'"
 
 #: B from which data of a script are deflated.
 LEAST_PACKED = 4096

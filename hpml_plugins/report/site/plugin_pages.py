@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from markupsafe import Markup
-
 from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.record import Record
@@ -37,8 +35,8 @@ RowLinks = Callable[[Drawable], Sequence[Sequence[Link]]]
 class ShownFigure:
     """A figure on its page.
 
-    svg: the drawn chart, as embedded in a page.  chart: address of its specification, for
-    interactive use.  picture, csv: addresses.  Missing ones are empty.  summary: of a chart, in
+    chart: address of its specification, for interactive use.  picture, csv: addresses.  Missing
+    ones are empty.  size: of a chart's picture: width and height, px.  summary: of a chart, in
     words.  links: of each row, to the Records on which it is based.  benchmark: on whose page it is
     shown.
     """
@@ -51,7 +49,7 @@ class ShownFigure:
     problem: str = ""
     links: Sequence[Sequence[Link]] = ()
     benchmark: str = ""
-    svg: Markup = Markup("")  # noqa: RUF009  (immutable)
+    size: tuple[int, int] = (0, 0)
 
     @property
     def anchor(self) -> str:
@@ -205,11 +203,14 @@ def _shown(
             shown = replace(shown, links=_links(drawable, row_links))
         if figure.chart and (specification := drawable.chart):
             with naming(drawable):
-                svg = chart_svg(specification, f"{drawable.plugin}-{figure.name}")
+                svg = chart_svg(specification)
+                (html_dir / picture).write_bytes(svg.file)
                 folder.write_data(chart, specification)
                 summary = summarise(figure.chart, drawable.drawn_table)
                 summary = " ".join(filter(None, (summary, drawable.left_out)))
-                return replace(shown, svg=svg, chart=chart, summary=summary)
+                size = svg.width, svg.height
+                shown = replace(shown, picture=picture, size=size)
+                return replace(shown, chart=chart, summary=summary)
         if drawn := render(drawable, "svg"):
             (html_dir / picture).write_bytes(drawn)
             return replace(shown, picture=picture)

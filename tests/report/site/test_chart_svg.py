@@ -39,16 +39,20 @@ def chart(machine: str = "m") -> Chart:
     return complete(ruled if machine == "ruled" else made, table)
 
 
+def svg_of(chart: Chart) -> str:
+    return chart_svg(chart).file.decode()
+
+
 def titles(svg: str) -> list[str]:
     return re.findall("<title>(.*?)</title>", svg)
 
 
 def test_marks_carry_the_values_of_their_tooltips_as_titles() -> None:
-    assert titles(chart_svg(chart(), "a")) == [
+    assert titles(svg_of(chart())) == [
         "machine: m · size: 1 B · time: 10 µs",
         "machine: m · size: 2 B · time: 35 µs",
     ]
-    assert "published" in titles(chart_svg(chart("ruled"), "a"))
+    assert "published" in titles(svg_of(chart("ruled")))
 
 
 @pytest.mark.parametrize("draw", [dot_chart, bar_chart])
@@ -56,26 +60,35 @@ def test_an_interval_carries_the_values_of_its_mark(draw: Callable[..., Chart]) 
     made = draw("machine", Axis("time", "time", "s"), low="fastest", high="slowest")
     row = {"machine": ["m"], "time": [1e-5], "fastest": [9e-6], "slowest": [2e-5]}
     told = "machine: m · time: 10 µs · fastest: 9 µs · slowest: 20 µs"
-    assert titles(chart_svg(complete(made, Table(row)), "a")) == [told, told]
+    assert titles(svg_of(complete(made, Table(row)))) == [told, told]
 
 
 def test_a_drawn_chart_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = chart_svg(chart(), "a")
+    first = svg_of(chart())
     monkeypatch.setattr(vl_convert, "vegalite_to_svg", None)
-    assert chart_svg(chart(), "a") == first
+    assert svg_of(chart()) == first
     with pytest.raises(TypeError):
-        chart_svg(chart("another"), "a")
+        svg_of(chart("another"))
 
 
-def test_identifiers_differ_between_the_charts_of_a_page() -> None:
-    one, other = chart_svg(chart(), "a"), chart_svg(chart(), "b")
-    assert re.findall(r'id="(.*?)"', one)
-    assert not {*re.findall(r'id="(.*?)"', one)} & {*re.findall(r'id="(.*?)"', other)}
-    assert {*re.findall(r"url\(#(.*?)\)", one)} <= {*re.findall(r'id="(.*?)"', one)}
+def test_a_file_is_the_same_whatever_was_drawn_before_it() -> None:
+    first = svg_of(chart())
+    (kept,) = kept_file("").glob("*.svg")
+    svg_of(chart("another"))
+    kept.unlink()
+    assert svg_of(chart()) == first
+    assert {*re.findall(r"url\(#(.*?)\)", first)} <= {*re.findall(r'id="(.*?)"', first)}
+
+
+def test_a_file_says_its_size_and_has_the_ink_of_its_page() -> None:
+    made = chart_svg(chart())
+    assert f'width="{made.width}" height="{made.height}"' in made.file.decode()
+    assert b'href="../site.css"' in made.file
+    assert b' color="#1a1d21"' in made.file  # once downloaded, without the style sheet
 
 
 def test_a_chart_has_no_style_that_the_policy_of_pages_would_refuse() -> None:
-    svg = chart_svg(chart("<b>&amp;\u0022"), "a")
+    svg = svg_of(chart("<b>&amp;\u0022"))
     assert "style=" not in svg
     assert "<b>" not in svg
     assert "currentColor" in svg
@@ -85,10 +98,10 @@ def test_a_chart_has_no_style_that_the_policy_of_pages_would_refuse() -> None:
     "damage", ["", "<svg", "<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>"]
 )
 def test_a_damaged_chart_in_the_cache_is_drawn_again(damage: str) -> None:
-    first = chart_svg(chart(), "a")
+    first = svg_of(chart())
     (kept,) = kept_file("").glob("*.svg")
     kept.write_text(damage)
-    assert chart_svg(chart(), "a") == first
+    assert svg_of(chart()) == first
     assert kept.read_text() != damage
 
 
