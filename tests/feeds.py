@@ -16,6 +16,7 @@ _NAMES = (
     "after",
     "change",
     "differences",
+    "open_cause",
     "also",
     "steps",
     "link",

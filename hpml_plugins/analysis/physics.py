@@ -125,6 +125,15 @@ def physics_of(record: Record, name: str) -> Physics:
     return _class_of_kernel(record, name)
 
 
+def depends_on_host(record: Record, name: str) -> bool:
+    """Whether what other programs do on the host may change a metric. Without a GPU, ratios and
+    errors follow from times of the CPU."""
+    physics = physics_of(record, name)
+    if physics is Physics.DERIVED:
+        return not record.gpus
+    return physics in HOST_TAKES_PART and physics is not Physics.INSTRUCTIONS
+
+
 def _is_long_step(record: Record, metric: MetricSamples) -> bool:
     """Whether the GPU determines the duration of a step that includes the host's launches.
 

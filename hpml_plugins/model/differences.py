@@ -4,9 +4,10 @@ compared."""
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from hpml_plugins.model.alike_code import measuring_code
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.model.record import Record
 
@@ -56,6 +57,45 @@ def differences(a: Record, b: Record) -> list[Confounder]:
         # another host naturally has another boot
         differing = [each for each in differing if each.name != "boot"]
     return [*differing, *_conditions(a, b)]
+
+
+def why_cause_is_open(a: Sequence[Record], b: Sequence[Record], *, on_host: bool) -> str:
+    """Why the commit may not be what changed a value from A to B although no known fact differs, in
+    words; "" if nothing else can be.
+
+    a, b: the rounds of two commits on one machine.  on_host: whether the host determines the value:
+    then other users of a shared host may have changed it, which no Record shows. Rounds measured
+    in turns exclude that.
+    """
+    if on_host and _are_in_turns(a, b):
+        return ""
+    reasons = []
+    if on_host and not all(_number(each.node, "host_cpus") for each in (*a, *b)):
+        reasons.append("which host, and what share of it, is not known")
+    elif on_host and any(map(_has_neighbours, (*a, *b))):
+        reasons.append("on a shared host, not measured in turns")
+    if _code(a[0]) == _code(b[0]):
+        reasons.append("the plugin's files are the same")
+    return "; ".join(reasons)
+
+
+def _are_in_turns(a: Sequence[Record], b: Sequence[Record]) -> bool:
+    """Whether rounds of each were measured between those of the other, in one boot of a host."""
+    boots = {str(each.node.get("boot") or "") for each in (*a, *b)}
+    spans = [[each.started for each in rounds] for rounds in (a, b)]
+    overlap = 0 < max(map(min, spans)) <= min(map(max, spans))
+    return len(boots) == 1 and "" not in boots and overlap
+
+
+def _has_neighbours(record: Record) -> bool:
+    """Whether other users of the host may have disturbed the measurement, visibly or not."""
+    is_whole = describe_share(record) == "a whole machine"
+    return not is_whole or record.is_busy
+
+
+def _code(record: Record) -> tuple[str, str]:
+    """The code of the plugin, and of the other repository's package that it measures."""
+    return measuring_code(record), str(record.source.get("package", ""))
 
 
 def describe_share(record: Record) -> str:

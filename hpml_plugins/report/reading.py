@@ -467,8 +467,13 @@ def stored_lines(outcomes: Iterable[Outcome]) -> Iterator[bytes]:
 
 def stored_record(outcome: Outcome) -> Record:
     """The whole Record."""
-    (record,) = join_rounds(map(decode, stored_lines([outcome])))
+    (record,) = join_rounds(stored_rounds(outcome))
     return record
+
+
+def stored_rounds(outcome: Outcome) -> list[Record]:
+    """The Record of each of its rounds."""
+    return list(map(decode, stored_lines([outcome])))
 
 
 def _tracked_metrics(

@@ -11,6 +11,7 @@ from records import a_record
 from hpml_plugins.analysis.physics import (
     Physics,
     compared_metrics,
+    depends_on_host,
     physics_of,
     signature,
     timing_of,
@@ -205,3 +206,15 @@ def test_rounds_that_throttled_make_a_record_that_did() -> None:
     joined = combine(rounds)
     assert joined.throttled == "power cap; heat"
     assert combine([*rounds, retract(rounds[0], "wrong")]).throttled == ""
+
+
+def test_other_programs_of_the_host_change_its_times_and_no_kernels_or_counts() -> None:
+    ratio = MetricSamples("1", "higher", [0.5])
+    on_gpu = record(metrics={"time": record().metrics["time"], "ratio": ratio})
+    assert not depends_on_host(on_gpu, "time") and not depends_on_host(on_gpu, "ratio")
+    clock = record(info={"timer": "perf_counter"})
+    assert depends_on_host(clock, "time")
+    on_cpu = replace(on_gpu, node={"gpus": []})
+    assert depends_on_host(on_cpu, "time") and depends_on_host(on_cpu, "ratio")
+    counted = record(metrics={"bytes": MetricSamples("B", "lower", [4.0])})
+    assert not depends_on_host(replace(counted, node={"gpus": []}), "bytes")

@@ -11,6 +11,7 @@ from hpml_plugins.model.differences import (
     describe_share,
     differences,
     unusual_conditions,
+    why_cause_is_open,
 )
 from hpml_plugins.model.record import MetricSamples, Record
 
@@ -254,3 +255,39 @@ def test_facts_of_another_kind_than_expected_are_survived() -> None:
         driver={},
     )
     assert Confounder("boot", "ec0f1880", "[1]") in differences(RECORD, odd)
+
+
+def test_the_cause_of_a_change_is_known_only_where_nothing_unseen_can_have_caused_it() -> (
+    None
+):
+    alone = {"virtual": False, "num_cpu": 32, "gpus": [CARD, CARD]}
+
+    def rounds(*starts: float, code: str, **facts: Any) -> list[Record]:
+        changed = {"source": {"sha256": code}, "node": {**NODE, **facts}}
+        return [replace(RECORD, started=start, **changed) for start in starts]
+
+    def told(a: list[Record], b: list[Record], *, on_host: bool = True) -> str:
+        return why_cause_is_open(a, b, on_host=on_host)
+
+    old = rounds(10, 20, code="a")
+    shared = "on a shared host, not measured in turns"
+    same = "the plugin's files are the same"
+    # other guests of a virtual machine's host leave no trace
+    assert told(old, rounds(30, 40, code="b")) == shared
+    assert told(old, rounds(30, 40, code="b"), on_host=False) == ""
+    assert told(old, rounds(30, 40, code="a")) == f"{shared}; {same}"
+    assert told(old, rounds(30, 40, code="a"), on_host=False) == same
+    # rounds in turns have the same neighbours, in one boot
+    assert told(old, rounds(15, 25, code="a")) == ""
+    assert told(old, rounds(15, 25, code="b", boot="another")) == shared
+    # a whole machine has no neighbours, unless other processes run on it
+    whole = rounds(10, 20, code="a", **alone)
+    assert told(whole, rounds(30, 40, code="b", **alone)) == ""
+    busy = [
+        replace(each, conditions={"cores": 32.0, "other_cpus": 30.0})
+        for each in rounds(30, 40, code="b", **alone)
+    ]
+    assert told(whole, busy) == shared
+    # Records from before hosts were told
+    unknown = rounds(30, 40, code="b", host_cpus=None)
+    assert told(old, unknown) == "which host, and what share of it, is not known"

@@ -231,8 +231,14 @@ def has_it_slowed(
         rest.append(f"{others} on CPUs.")
     if suspected:
         rest.append(f"{suspected} suspected.")
+    if back := shifts["contradicted regression"]:
+        titles = ", ".join(shift.series.metric.title for shift in back[:MOST_SHIFTS])
+        more = "" if len(back) <= MOST_SHIFTS else ", …"
+        rest.append(f"{len(back)} contradicted by the newest value: {titles}{more}.")
     if left_out:
         rest.append(f"{left_out:,} of {values + left_out:,} values could not be judged.")
+    if short := sum(each.short for each in judged):
+        rest.append(f"{short:,} series have too few readings to judge.")
     return Answer(question, strong, " ".join(rest), link)
 
 

@@ -78,6 +78,16 @@ class Change:
         least = max(THRESHOLD * abs(self.before), self.scatter)
         return abs(self.after - self.before) > least
 
+    def is_undone_by(self, value: float | None) -> bool:
+        """Whether a later value is nearer to the level before; None: there is none."""
+        if value is None:
+            return False
+        if min(self.before, self.after) > 0:
+            middle = math.sqrt(self.before * self.after)
+        else:
+            middle = (self.before + self.after) / 2
+        return (value > middle) == (self.before > middle)
+
     @property
     def wording(self) -> str:
         """`1.12× (+12 %)`; `higher` or `lower` without a ratio."""
@@ -100,7 +110,8 @@ class MeasuredSeries:
     label: the point in words.  answers: for each question, whether the levels differ by more than
     runs and cards do, corrected for all series.  branch: whose line it is on, "" for the first.
     bounds: for each question, the bound on the ratio.  judged: the number of readings used for the
-    levels.  left_out: reason why others are not judged → their number.
+    levels.  left_out: reason why others are not judged → their number.  newest: the newest of these
+    readings that no other processes disturbed; None if there is none.
     """
 
     metric: TrackedMetric
@@ -112,6 +123,7 @@ class MeasuredSeries:
     bounds: Mapping[Question, str] = field(default_factory=dict)
     judged: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
+    newest: float | None = None
 
     @property
     def place(self) -> tuple[str, str, str, str]:
@@ -255,12 +267,14 @@ def ask(
 ) -> tuple[MeasuredSeries, dict[Question, Contrast]]:
     """The series with its levels, and the difference for each question."""
     levels, answers = find(readings, series.metric.direction)
+    quiet = (each.value for each in reversed(readings.readings) if not each.is_busy)
     told = replace(
         series,
         levels=levels,
         bounds={each.question: each.bound for each in answers},
         judged=len(readings.readings),
         left_out=readings.left_out,
+        newest=next(quiet, None),
     )
     return told, {each.question: each.difference for each in answers}
 
@@ -274,8 +288,8 @@ def _verdict(old: float, new: float, direction: str) -> str:
 def find_shifts(
     history: History, series: Sequence[MeasuredSeries], gaps: Sequence[Gaps] = ()
 ) -> tuple[dict[str, list[Shift]], Counter[str]]:
-    """Open regressions, lasting improvements, and suspected changes of both kinds, each in the
-    order of pages.
+    """Open regressions, lasting improvements, and of both kinds those suspected and those that the
+    newest value speaks against, each in the order of pages.
 
     Also returns the number of series that cannot be suspected, see `find_suspected`.
     """
@@ -295,6 +309,8 @@ def find_shifts(
     suspected, left_out = find_suspected(
         history, {shift.series.place for shift in (*worse, *better)}, gaps
     )
+    worse, back = _split(worse)
+    better, lost = _split(better)
     kinds = {
         "open regression": worse,
         "suspected regression": [
@@ -304,11 +320,24 @@ def find_shifts(
         "suspected improvement": [
             shift for shift in suspected if shift.change.verdict == "better"
         ],
+        "contradicted regression": back,
+        "contradicted improvement": lost,
     }
     return {
         kind: sorted(one_of_each_timing(found), key=operator.attrgetter("rank"))
         for kind, found in kinds.items()
     }, left_out
+
+
+def _split(shifts: Iterable[Shift]) -> tuple[list[Shift], list[Shift]]:
+    """Those that stand, and those that the newest value speaks against: it is nearer to the level
+    before. It is one reading, which the next run may confirm or refute."""
+    stand: list[Shift] = []
+    undone: list[Shift] = []
+    for shift in shifts:
+        is_undone = shift.change.is_undone_by(shift.series.newest)
+        (undone if is_undone else stand).append(shift)
+    return stand, undone
 
 
 def one_of_each_timing(shifts: Iterable[Shift]) -> list[Shift]:
@@ -438,12 +467,15 @@ def _beside_usual(
 @dataclass(frozen=True)
 class Judged:
     """The number of judged values of a machine. left_out: reason why others are not → their number.
-    last: its newest commit's date, ms since 1970."""
+    last: its newest commit's date, ms since 1970.  short: the number of series with too few
+    readings to judge any of them.
+    """
 
     machine: str
     judged: int
     left_out: Counter[str]
     last: float
+    short: int = 0
 
     @property
     def wording(self) -> str:
@@ -461,6 +493,8 @@ def count_judged(history: History, series: Iterable[MeasuredSeries]) -> list[Jud
     """The number of values used to judge each machine's series, by machine name; for the first
     branch."""
     found: dict[str, tuple[Counter[str], Counter[str]]] = {}
+    short = _count_series(history)
+    short.subtract(each.machine.name for each in series if not each.branch)
     for each in series:
         if not each.branch:
             judged, left_out = found.setdefault(each.machine.name, (Counter(), Counter()))
@@ -468,12 +502,23 @@ def count_judged(history: History, series: Iterable[MeasuredSeries]) -> list[Jud
             left_out.update(each.left_out)
     for name, count in _by_date(history).items():
         found.setdefault(name, (Counter(), Counter()))[1][BY_DATE] += count
+    for name in short:
+        found.setdefault(name, (Counter(), Counter()))
     seen = history.seen
     dates = {name: history.dates[max(columns)] for name, columns in seen.items() if columns}
     return [
-        Judged(name, judged.total(), left_out, dates.get(name, 0.0))
+        Judged(name, judged.total(), left_out, dates.get(name, 0.0), short[name])
         for name, (judged, left_out) in sorted(found.items())
     ]
+
+
+def _count_series(history: History) -> Counter[str]:
+    """Machine → the number of its series with a value, on the line of the first branch."""
+    found: Counter[str] = Counter()
+    for metric in history.measured:
+        for label, machine in metric.benchmark.index.lines():
+            found[machine] += any(value for _, value in metric.newest_first(label, machine))
+    return +found
 
 
 def _by_date(history: History) -> Counter[str]:

@@ -1,5 +1,6 @@
-"""The page `changes.html`: what got worse or better, in two lists. If only the commit differs, the
-code changed; otherwise the circumstances did: card, host, driver, software stack."""
+"""The page `changes.html`: what got worse or better, by what the Records show of the cause: nothing
+but the commit can have changed it, known circumstances differ (card, host, driver, software stack),
+or neither is certain."""
 
 from __future__ import annotations
 
@@ -9,9 +10,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from hpml_plugins.analysis.physics import depends_on_host
 from hpml_plugins.model import formatting
-from hpml_plugins.model.differences import differences
-from hpml_plugins.report.reading import History, Outcome, stored_record
+from hpml_plugins.model.differences import differences, why_cause_is_open
+from hpml_plugins.model.rounds import join_rounds
+from hpml_plugins.report.reading import History, Outcome, stored_rounds
 from hpml_plugins.report.site import svg
 from hpml_plugins.report.site.changes import (
     Change,
@@ -26,9 +29,12 @@ from hpml_plugins.report.site.page import SiteFolder, day, graph_link, point_lin
 
 #: Heading of a list → the text for an empty one.
 LISTS = {
-    "The code changed": "No change for which nothing but the commit differs.",
+    "The code changed": "No change for which nothing but the commit can differ.",
     "Circumstances changed": "No change with another card, host, driver or software stack.",
+    "Code or circumstances": "No change whose cause the Records leave open.",
 }
+#: Why the cause of a change of asv's own results is open.
+NO_RECORDS = "asv's results do not tell the circumstances"
 #: The most changes of each kind on the page, newest first.
 LISTED = 500
 #: The most steps of a change that are listed, largest first.
@@ -54,15 +60,21 @@ def write_changes(
     """
     judged = count_judged(history, series)
     lists: dict[str, list[dict[str, Any]]] = {name: [] for name in LISTS}
-    code, circumstances = lists.values()
+    code, circumstances, either = lists.values()
     feed = []
     for kind, found in shifts.items():
         for shift in found[:LISTED]:
             shown = {**show_shift(shift, history), "kind": kind}
+            if (
+                kind.startswith("contradicted")
+                and (newest := shift.series.newest) is not None
+            ):
+                shown["newest"] = formatting.quantity(newest, shift.series.metric.unit)
             if kind == "open regression":
                 feed.append(shown)
             shown["spark"] = _spark(shift)
-            (circumstances if shown["differences"] else code).append(shown)
+            known = circumstances if shown["differences"] else code
+            (either if shown["open_cause"] else known).append(shown)
     write_feed(folder.html_dir / "regressions.xml", feed, folder.project, gaps, judged)
     folder.write_page(
         "changes.html",
@@ -71,6 +83,7 @@ def write_changes(
         totals={kind: len(found) for kind, found in shifts.items()},
         listed=LISTED,
         looked=len(series),
+        short=sum(each.short for each in judged),
         judged=judged,
         left_out=left_out,
         commit_url=folder.commit_url,
@@ -82,7 +95,8 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
     """A change in the form used by pages and the feed.
 
     commits: that of the change; or the last before and the first after it if others are between
-    them.  identity: independent of the numbers.
+    them.  against: the newest value, if it speaks against the change.  identity: independent of the
+    numbers.
     """
     series = shift.series
     change = shift.change
@@ -96,7 +110,8 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
     selection |= {f"p-{name}": text for name, text in texts.items()}
     date = history.date_of(change.first)
     sides = metric.at((change.last, change.first), series.label, machine, series.branch)
-    records = [stored_record(side) for side in sides if side and side.file]
+    newest = series.newest if change.is_undone_by(series.newest) else None
+    differing, open_cause = _explain([side for side in sides if side], metric.metric)
     return {
         "title": metric.title,
         "point": series.label,
@@ -108,14 +123,14 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
         "range": "..".join(commit[:8] for commit in commits),
         "before": formatting.quantity(change.before, metric.unit),
         "after": formatting.quantity(change.after, metric.unit),
+        "against": "" if newest is None else formatting.quantity(newest, metric.unit),
         "also": ", ".join(shift.also),
         "change": change.wording,
         "bound": change.bound,
         "steps": describe_steps(change, history),
         "verdict": change.verdict,
-        "differences": "; ".join(map(str, differences(*records)))
-        if len(records) == 2
-        else "",
+        "differences": differing,
+        "open_cause": open_cause,
         "link": point_link(metric.benchmark.name, metric.metric, series.label),
         "graph": graph_link(metric.name, {**selection, "commits": "-".join(commits)}),
         "identity": [
@@ -127,6 +142,19 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
             *([series.branch] if series.branch else []),
         ],
     }
+
+
+def _explain(sides: Sequence[Outcome], metric: str) -> tuple[str, str]:
+    """What differs besides the commit, and, if nothing known does, why the cause is open all the
+    same; both in words. sides: those before and after a change, each left out if unknown."""
+    rounds = [stored_rounds(side) for side in sides if side.file]
+    if len(rounds) < 2:
+        return "", NO_RECORDS
+    records = [join_rounds(each)[0] for each in rounds]
+    if found := differences(*records):
+        return "; ".join(map(str, found)), ""
+    on_host = any(depends_on_host(each, metric) for each in records)
+    return "", why_cause_is_open(*rounds, on_host=on_host)
 
 
 def describe_steps(change: Change, history: History) -> str:

@@ -132,6 +132,7 @@ class PointDetails:
             facts=self._facts(lines),
             charts=list(self._charts(lines)),
             lines=lines,
+            has_levels=any(map(_has_level, lines)),
             newest=[row for line in lines if (row := self._newest(line))],
             changes=list(self._changes(lines)),
             commands=self._commands(),
@@ -398,6 +399,12 @@ class PointDetails:
             words = ["asv", "run", "--bench", pattern, f"{newest.commit[:8]}^!"]
             commands.append(("newest measured commit", shlex.join(words)))
         return commands
+
+
+def _has_level(line: _MachineLine) -> bool:
+    """Whether the chart over commits shows a level as a line."""
+    levels = line.series.levels if line.series else ()
+    return any(each.first < each.last for each in levels)
 
 
 def list_records(

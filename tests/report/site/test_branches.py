@@ -345,6 +345,10 @@ def test_the_published_site_has_the_step_of_main(
     assert sum("(+30 %)" in title and "branch" not in title for title in titles) == len(
         MACHINES
     )
+    # these Records do not tell their host
+    _, _, either = (html / "changes.html").read_text().split("<h2>")[1:]
+    unknown = "<td>which host, and what share of it, is not known"
+    assert either.startswith("Code or") and either.count(unknown) >= len(MACHINES)
     point = read_point(html, "toy", "time")
     lines = re.findall(
         '<g class="[^"]*" data-line="([^"]*)"', point.partition("over-date")[0]

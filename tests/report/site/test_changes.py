@@ -232,6 +232,29 @@ def test_busy_readings_count_with_a_wider_interval() -> None:
     assert max(p_values_of(levels)) < 1e-6
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "undone", "stands"),
+    [(1.0, 1.5, 1.1, 1.3), (1.5, 1.0, 1.4, 1.1), (-1.0, -2.0, -1.2, -1.8)],
+)
+def test_a_newest_value_near_the_level_before_speaks_against_a_change(
+    before: float, after: float, undone: float, stands: float
+) -> None:
+    change = Change(0, 1, before, after, "worse")
+    assert change.is_undone_by(undone) and change.is_undone_by(before)
+    assert not change.is_undone_by(stands) and not change.is_undone_by(after)
+    # beyond either level, and without a value
+    assert change.is_undone_by(before + (before - after) / 4)
+    assert not change.is_undone_by(None)
+
+
+def test_the_newest_value_of_a_series_is_one_that_nobody_disturbed() -> None:
+    machine = Machine(Hardware(0, "H200", "1"), "m")
+    series = MeasuredSeries(compared([], "lower").metric, "", machine)
+    line = [reading(1.0), reading(1.0), reading(1.5), reading(1.5), reading(1.1), busy(1.9)]
+    told, _ = ask(series, Readings.of(list(enumerate(line))))
+    assert told.newest == 1.1
+
+
 @pytest.mark.parametrize("values", [(1.0, 1.3), (1.3, 1.0)])
 def test_the_bound_of_a_change_lies_between_its_ratio_and_1(
     values: tuple[float, float],

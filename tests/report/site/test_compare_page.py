@@ -468,12 +468,14 @@ def test_answers_say_what_nobody_can_know(results: Results) -> None:
         "One type has been measured: NVIDIA H200 ×1."
     )
     assert how_close(rows, ["NVIDIA H200 ×1"], [0]).strong == "This cannot be told."
-    no_shifts: dict[str, list[Shift]] = {"open regression": [], "suspected regression": []}
+    kinds = "open regression", "suspected regression", "contradicted regression"
+    no_shifts: dict[str, list[Shift]] = {kind: [] for kind in kinds}
     assert has_it_slowed(no_shifts, []).strong == "This cannot be told."
-    judged = [Judged("node1", 9, Counter({"busy": 7}), 0.0)]
+    judged = [Judged("node1", 9, Counter({"busy": 7}), 0.0, short=1200)]
     calm = has_it_slowed(no_shifts, judged)
     assert calm.strong == "No open regression on GPUs."
     assert "7 of 16 values could not be judged" in calm.rest
+    assert "1,200 series have too few readings to judge." in calm.rest
     cpu = can_i_trust(rows, ["no GPU (AMD EPYC)"], [0], 12, {0: 0}, 0)
     assert (cpu.strong, cpu.rest.split(". ")[0]) == (
         "no GPU (AMD EPYC).",

@@ -22,20 +22,22 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
     dice = random.Random(1)
     for day in range(12):
         faster, slower = (0.5, 2.0) if day >= 6 else (1.0, 1.0)
+        back = 1.5 if 6 <= day < 11 else 1.0
         torch = {"torch": "2.15.0" if day >= 6 else "2.11.0"}
         noise = [1 + 0.002 * dice.uniform(-1, 1) for _ in range(4)]
         project.add(
             H200,
             day,
             {
-                # the first point gets faster, the second slower; the others only tremble
+                # the first point gets faster, the second slower, the third slower until the
+                # newest value; the fourth only trembles
                 TIME["name"]: [
                     around(1e-3 * f * n)
-                    for f, n in zip((faster, slower, 1, 1), noise, strict=True)
+                    for f, n in zip((faster, slower, back, 1), noise, strict=True)
                 ],
                 BANDWIDTH["name"]: [
                     around(1e9 / f * n)
-                    for f, n in zip((faster, slower, 1, 1), noise, strict=True)
+                    for f, n in zip((faster, slower, back, 1), noise, strict=True)
                 ],
             },
             packages=torch,
@@ -45,14 +47,24 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
     page = (project.html / "changes.html").read_text()
     # time and bandwidth are of one timing: one change
     assert "1 open regression · " in page and "1 improvement · " in page
-    code, text = (part.partition("</section>")[0] for part in page.split("<h2>")[1:])
-    assert "No change for which nothing but the commit differs." in code
+    code, text, either = (
+        part.partition("</section>")[0] for part in page.split("<h2>")[1:]
+    )
+    assert "No change for which nothing but the commit can differ." in code
+    assert "No change whose cause the Records leave open." in either
     assert text.count("▼ 2.00× (+100 %)") == text.count("▲ 0.50× (−50 %)") == 1
-    assert text.count(" (also bandwidth) ") == 2
-    assert text.count("<td>torch 2.11.0 → 2.15.0</td>") == 2
-    assert text.count('class="spark ') == 2
-    bounds = re.findall(r"([\d.]+)× \([^)]*\)</b><small>at (least|most) ([\d.]+)×", text)
-    assert len(bounds) == 2
+    assert "1 contradicted regression · " in page
+    against = re.search(
+        r"▼ 1\.50× \([^<]*</b> contradicted by the newest value, (.*?) ms<", text
+    )
+    assert against and float(against[1]) == pytest.approx(1, abs=0.01)
+    assert text.count(" (also bandwidth) ") == 3
+    assert text.count("<td>torch 2.11.0 → 2.15.0</td>") == 3
+    assert text.count('class="spark ') == 3
+    bounds = re.findall(
+        r"([\d.]+)× \([^)]*\)</b>[^<]*<small>at (least|most) ([\d.]+)×", text
+    )
+    assert len(bounds) == 3
     # the bound is one of the ratio that stands beside, of a time too
     for ratio, words, bound in bounds:
         assert words == ("least" if float(ratio) > 1 else "most")
@@ -70,6 +82,7 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
     for mode, sign, verdict in (("plain", "▲", "better"), ("fast", "▼", "worse")):
         point = read_point(project.html, "vector_add", "time", f"n=1000, mode={mode}")
         assert point.count(f"<td>{sign} ") == 1
+        assert "The line over commits is the level fitted" in point
         # the chart's mark has the table's direction
         shape = {"▲": "M0 -1.2", "▼": "M0 1.2"}[sign]
         assert point.count(f'class="marker change {verdict}" d="{shape}') == 1

@@ -215,6 +215,9 @@ def test_the_command_of_every_point_selects_that_point_alone(
     assert list(map(dict, selected)) == points
     (asv,) = commands(gone)  # the code has no such point now
     assert asv.startswith("asv run")
+    # one commit has no line, and its caption names none
+    shown = read_point(tmp_path / "html", "toy", "time", format_point(gone))
+    assert "Each mark is a Record" in shown and "level" not in shown
 
 
 def test_a_point_has_an_address_that_opens_it_and_an_unknown_one_is_named(
