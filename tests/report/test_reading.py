@@ -303,12 +303,12 @@ def test_other_software_stacks_stand_beside_the_history_of_the_nodes_own(
 
     write_points(found, tmp_path)
     over = read_point(tmp_path, "toy", "time", "size=10").partition("over-stack")[2]
-    assert re.findall('(?:tick|quiet)" text-anchor="middle">([^<]*)<', over) == [
-        "torch 2.9.1",
+    below = re.findall('(?:tick|quiet)" text-anchor="middle">(.*?)</g>', over, re.DOTALL)
+    stacks_below, seconds = (re.findall(">([^<]+)</text>", each) for each in below)
+    assert stacks_below == ["torch 2.9.1", "torch 2.12.1", "torch 2.15.0"]
+    assert seconds == [
         "Python 3.11, numpy2.4.0, installed for it",
-        "torch 2.12.1",
         "Python 3.11, installed for it",
-        "torch 2.15.0",
         "Python 3.11, CUDA 13.2",
     ]
     assert "over-stack" not in read_point(tmp_path, "toy", "time", "size=20")

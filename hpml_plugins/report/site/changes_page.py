@@ -197,7 +197,7 @@ def _spark(shift: Shift) -> Markup:
     x = svg.PixelAxis(0, len(values) - 1, 6, WIDTH - 6)
     y = svg.PixelAxis.around(values, HEIGHT - 6, 6)
     drawn = [
-        svg.marker("circle", x(at), y(value), 2.2, f"value {kind}", title)
+        svg.marker("circle", x(at), y(value), 2.2, kind, title)
         for at, value, kind, title in dots
     ]
     kind = f"spark {colour_class(shift.series.machine.hardware)}"

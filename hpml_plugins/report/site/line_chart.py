@@ -30,6 +30,8 @@ LEGEND = 270
 SWEEP_GAP = 50
 #: The most marks of a chart, divided equally among its lines.
 MOST_MARKS = 1500
+#: Radius of a mark, px.
+SIZE = 3.6
 #: Characters of a name in the legend.
 LONGEST_NAME = 36
 #: Verdict of a change → its marker.
@@ -64,8 +66,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class ChartLine:
-    """The measurements of one machine on one branch.  marker: of `svg.MARKERS`.  levels: corners of
-    its line, (x, value).  missed: positions without a number, with the reason."""
+    """The measurements of one machine on one branch.  marker: as `svg.marker` draws it.  levels:
+    corners of its line, (x, value).  missed: positions without a number, with the reason."""
 
     name: str
     colour: str
@@ -114,7 +116,7 @@ def draw(
         legend = TOP + 16 * number + 4
         if across and legend < FLOOR:
             name = _shortened(line.name)
-            parts.append(svg.marker(line.marker, right + 14, legend - 4, 3.6, "value"))
+            parts.append(svg.marker(line.marker, right + 14, legend - 4, SIZE))
             parts.append(svg.text(right + 24, legend, name, "legend"))
         parts.append("</g>\n")
     width = right + (LEGEND if across else MARGIN)
@@ -128,18 +130,17 @@ def _draw_axes(
     unit: str,
     right: float,
 ) -> Iterator[str]:
-    for value, words in y.ticks(unit):
-        at = y(value)
-        yield svg.line("grid", (LEFT, at), (right, at))
-        yield svg.text(LEFT - 8, at + 4, words, "tick", "end") + "\n"
-    yield svg.line("axis", (LEFT, FLOOR), (right, FLOOR)) + "\n"
-    for place, words, second in labels:
-        at = x(place)
-        yield svg.line("axis", (at, FLOOR), (at, FLOOR + 5))
-        yield svg.text(at, FLOOR + 18, words, "tick", "middle")
-        if second:
-            yield svg.text(at, FLOOR + 32, second, "quiet", "middle")
-        yield "\n"
+    ticks = [(y(value), words) for value, words in y.ticks(unit)]
+    yield svg.path("grid", "".join(f"M{LEFT} {at:g}H{right:g}" for at, _ in ticks))
+    yield svg.texts("tick", "end", [(LEFT - 8, at + 4, words) for at, words in ticks])
+    places = [x(place) for place, *_ in labels]
+    below = "".join(f"M{at:g} {FLOOR}v5" for at in places)
+    yield svg.path("axis", f"M{LEFT} {FLOOR}H{right:g}{below}")
+    lines = list(zip(places, labels, strict=True))
+    yield svg.texts("tick", "middle", [(at, FLOOR + 18, label[1]) for at, label in lines])
+    if any(second for *_, second in labels):
+        seconds = [(at, FLOOR + 32, label[2]) for at, label in lines if label[2]]
+        yield svg.texts("quiet", "middle", seconds)
 
 
 def _draw_line(
@@ -147,17 +148,24 @@ def _draw_line(
 ) -> Iterator[str]:
     """step: draw every step-th dot, counted back from the newest, which is always drawn."""
     if line.levels:
-        corners = "".join(f"{x(at):g},{y(value):g} " for at, value in line.levels)
-        yield f'<polyline class="line" points="{corners}" stroke-dasharray="{line.dash}"/>'
+        corners = " ".join(f"{x(at):g},{y(value):g}" for at, value in line.levels)
+        dash = f' stroke-dasharray="{line.dash}"' if line.dash else ""
+        yield f'<polyline class="line" points="{corners}"{dash}/>\n'
+    whiskers: dict[str, str] = {}
+    drawn: list[str] = []
     for dot in line.dots[::-1][::step]:
         at = x(dot.x)
         if dot.low is not None and dot.high is not None and dot.high >= y.low:
-            yield svg.line(f"whisker {dot.kind}", (at, y(dot.low)), (at, y(dot.high)))
-        kind = f"value {dot.kind}"
-        yield svg.marker(line.marker, at, y(dot.value), 3.6, kind, dot.title()) + "\n"
+            interval = f"M{at:g} {y(dot.low):g}V{y(dot.high):g}"
+            whiskers[dot.kind] = whiskers.get(dot.kind, "") + interval
+        shown = svg.marker(line.marker, at, y(dot.value), SIZE, dot.kind, dot.title())
+        drawn.append(shown + "\n")
+    for kind, course in whiskers.items():
+        yield svg.path(f"whisker {kind}".rstrip(), course)
+    yield from drawn
     for mark in line.marks:
         shape = CHANGES.get(mark.verdict, "diamond")
-        kind = f"change {mark.verdict}"
+        kind = f"change {mark.verdict}".rstrip()
         place = x(mark.x), y(mark.value) - 14
         yield svg.marker(shape, *place, 5.5, kind, mark.title) + "\n"
     for at, why in line.missed:

@@ -33,7 +33,7 @@ from hpml_plugins.model.validation import hide_homes
 from hpml_plugins.published import PRECISION_SYNONYMS
 from hpml_plugins.report.reading import TrackedBenchmark
 from hpml_plugins.report.site.reported import reported
-from hpml_plugins.report.site.svg import MARKERS
+from hpml_plugins.report.site.svg import marker
 from hpml_plugins.report.tables import formatted, numeric
 from hpml_plugins.store.declarations import asv_name, value_of
 from hpml_plugins.terminal import escape_direction
@@ -186,7 +186,7 @@ def _templates() -> Environment:
     made.filters["as_code"] = _as_code
     made.filters["px"] = "{:g}".format
     made.globals |= {
-        "shapes": MARKERS,
+        "marker": marker,
         "policy": Markup(OURS),
         "synonyms": SYNONYMS,
         **{each.__name__: each for each in functions},

@@ -88,7 +88,7 @@ class _MachineLine:
 
     @property
     def marker(self) -> str:
-        """The marker for its number of cards, one of `svg.MARKERS`."""
+        """The marker for its number of cards, as `svg.marker` draws it."""
         return look(self.machine.hardware.name, self.machine.hardware.count).marker
 
 
@@ -287,7 +287,8 @@ class PointDetails:
     ) -> ChartLine:
         dots = []
         for each in line.readings:
-            kind = f"{'apart ' if each.why else ''}{'' if each.counts else 'other'}"
+            kinds = ("apart" if each.why else "", "" if each.counts else "other")
+            kind = " ".join(filter(None, kinds))
             title = partial(self._title, line.name, each)
             at = place(each.outcome)
             dots.append(Dot(at, each.value.value, each.low, each.high, title, kind))

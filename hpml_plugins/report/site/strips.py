@@ -54,21 +54,20 @@ def draw_strips(
     x = svg.PixelAxis.around(axis, left, RIGHT)
     floor = TOP + height * len(lines)
     parts: list[str] = []
-    for value, words in x.ticks(unit):
-        at = x(value)
-        parts.append(svg.line("grid", (at, TOP), (at, floor)))
-        parts.append(svg.text(at, floor + 16, words, "tick", "middle") + "\n")
+    ticks = [(x(value), words) for value, words in x.ticks(unit)]
+    parts.append(svg.path("grid", "".join(f"M{at:g} {TOP}V{floor}" for at, _ in ticks)))
+    parts.append(
+        svg.texts("tick", "middle", [(at, floor + 16, each) for at, each in ticks])
+    )
     for band in bands:
         parts += _draw_band(band, x, height)
     for number, strip in enumerate(lines):
         y = TOP + height * number + height // 2
         parts.append(svg.text(left - 10, y + 4, strip.label, "card", "end") + "\n")
-        colour = escape(strip.colour)
+        parts.append(f'<g class="{escape(strip.colour)}">\n')
         for value, title in strip.dots:
-            place = f'cx="{x(value):g}" cy="{y}" r="4"'
-            parts.append(
-                f'<circle class="{colour}" {place}><title>{escape(title)}</title></circle>'
-            )
+            parts.append(svg.marker("circle", x(value), y, 4, title=title) + "\n")
+        parts.append("</g>")
         for value, name in strip.names:
             parts.append(svg.text(x(value), y - 7, name, "name", "middle"))
     if hidden:
@@ -87,5 +86,5 @@ def _draw_band(band: StripBand, x: svg.PixelAxis, height: int) -> Iterator[str]:
         yield f'<rect class="band {escape(band.colour)}" {place}>{title}</rect>'
     if band.peak:
         peak = x(band.peak)
-        yield svg.line("peak", (peak, start), (peak, end))
+        yield svg.path("peak", f"M{peak:g} {start}V{end}")
         yield svg.text(peak, TOP - 8, "published peak", "peak-label", "middle")

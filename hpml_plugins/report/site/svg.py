@@ -9,22 +9,26 @@ import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from markupsafe import Markup, escape
 
 from hpml_plugins.model.formatting import quantity
 
-#: A marker of radius 1 around the origin.
-MARKERS: Final = {
-    "circle": "M-1 0A1 1 0 1 1 1 0A1 1 0 1 1 -1 0Z",
-    "square": "M-.9 -.9H.9V.9H-.9Z",
-    "triangle-up": "M0 -1.2L1.2 .9H-1.2Z",
-    "diamond": "M0 -1.35L1.35 0L0 1.35L-1.35 0Z",
-    "cross": "M-.45 -1.3H.45V-.45H1.3V.45H.45V1.3H-.45V.45H-1.3V-.45H-.45Z",
-    "triangle-down": "M0 1.2L1.2 -.9H-1.2Z",
-    "triangle-right": "M1.2 0L-.9 1.2V-1.2Z",
-    "triangle-left": "M-1.2 0L.9 1.2V-1.2Z",
+#: The corners of markers of radius 1 around the origin; "circle" is one too.
+_CORNERS: Final = {
+    "square": ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
+    "triangle-up": ((0, -1.2), (1.2, 0.9), (-1.2, 0.9)),
+    "diamond": ((0, -1.35), (1.35, 0), (0, 1.35), (-1.35, 0)),
+    "cross": (
+        *((-0.45, -1.3), (0.45, -1.3), (0.45, -0.45), (1.3, -0.45)),
+        *((1.3, 0.45), (0.45, 0.45), (0.45, 1.3), (-0.45, 1.3)),
+        *((-0.45, 0.45), (-1.3, 0.45), (-1.3, -0.45), (-0.45, -0.45)),
+    ),
+    "triangle-down": ((0, 1.2), (1.2, -0.9), (-1.2, -0.9)),
+    "triangle-right": ((1.2, 0), (-0.9, 1.2), (-0.9, -1.2)),
+    "triangle-left": ((-1.2, 0), (0.9, 1.2), (0.9, -1.2)),
 }
 DASHES: Final = ("", "7 3", "2 3", "9 3 2 3")
 #: Approximate number of labels on an axis.
@@ -100,25 +104,41 @@ def picture(
     return Markup(f'<svg class="{escape(kind)}" {described}>\n{"".join(parts)}</svg>')
 
 
-def line(kind: str, start: tuple[float, float], end: tuple[float, float]) -> str:
-    """A line between two positions (x, y), px.  kind: its classes in the style sheet."""
-    (x1, y1), (x2, y2) = start, end
-    return f'<line class="{kind}" x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}"/>'
+def path(kind: str, course: str) -> str:
+    """Lines.  kind: their classes in the style sheet.  course: the commands of a path."""
+    return f'<path class="{kind}" d="{course}"/>'
 
 
 def marker(
-    shape: str, x: float, y: float, size: float, kind: str, title: str | None = None
+    shape: str, x: float, y: float, size: float, kind: str = "", title: str | None = None
 ) -> str:
-    """One of MARKERS.  size: its radius, px.  title: its tooltip."""
-    place = f"translate({x:g} {y:g}) scale({size})"
+    """A circle, or one of the other markers.  size: its radius, px.  title: its tooltip."""
+    look = f' class="{kind}"' if kind else ""
     told = f"<title>{escape(title)}</title>" if title else ""
-    return f'<path class="marker {kind}" d="{MARKERS[shape]}" transform="{place}">{told}</path>'
+    if shape == "circle":
+        return f'<circle{look} cx="{x:g}" cy="{y:g}" r="{size:g}">{told}</circle>'
+    return f'<path{look} d="M{x:g} {y:g}{_outline(shape, size)}">{told}</path>'
+
+
+@functools.cache
+def _outline(shape: str, size: float) -> str:
+    """The commands that draw a marker around the position."""
+    corners = [(round(size * x, 1), round(size * y, 1)) for x, y in _CORNERS[shape]]
+    steps = [(x - before, y - above) for (before, above), (x, y) in pairwise(corners)]
+    texts = [f"{round(x, 1):g} {round(y, 1):g}" for x, y in (corners[0], *steps)]
+    return f"m{'l'.join((texts[0], ' '.join(texts[1:])))}z".replace(" -", "-")
 
 
 def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
     """A line of text.  anchor: the part of it that is at the position."""
     place = f'x="{x:g}" y="{y:g}" class="{kind}" text-anchor="{anchor}"'
     return f"<text {place}>{escape(words)}</text>"
+
+
+def texts(kind: str, anchor: str, lines: Iterable[tuple[float, float, str]]) -> str:
+    """Lines of text that look alike: positions and words."""
+    drawn = (f'<text x="{x:g}" y="{y:g}">{escape(words)}</text>\n' for x, y, words in lines)
+    return f'<g class="{kind}" text-anchor="{anchor}">{"".join(drawn)}</g>\n'
 
 
 def near(values: Sequence[float], ends: Iterable[float]) -> list[float]:

@@ -24,7 +24,7 @@ MISSING = "f" * 40
 def commits_of(html: Path) -> list[str]:
     """Those on the chart of the first point that has several."""
     found = [
-        re.findall('class="tick" text-anchor="middle">([0-9a-f]{8})<', page.read_text())
+        re.findall(">([0-9a-f]{8})</text>", page.read_text())
         for page in html.glob("workload-*.html")
     ]
     return max(found, key=len)

@@ -27,7 +27,12 @@ def rows_of(points: dict[str, dict[str, str]]) -> list[TaskRow]:
 
 def texts(drawn: tuple[str, str] | None, kind: str) -> list[str]:
     assert drawn is not None
-    return re.findall(rf'<text [^>]*class="{kind}"[^>]*>([^<]*)</text>', str(drawn[1]))
+    groups = re.findall(
+        rf'<(g|text) [^>]*class="{kind}"[^>]*>(.*?)</\1>', str(drawn[1]), re.S
+    )
+    return [
+        text for _, group in groups for text in re.findall("([^<>]+)(?:</text>|$)", group)
+    ]
 
 
 @pytest.mark.parametrize(
