@@ -65,11 +65,6 @@ def write_changes(
     for kind, found in shifts.items():
         for shift in found[:LISTED]:
             shown = {**show_shift(shift, history), "kind": kind}
-            if (
-                kind.startswith("contradicted")
-                and (newest := shift.series.newest) is not None
-            ):
-                shown["newest"] = formatting.quantity(newest, shift.series.metric.unit)
             if kind == "open regression":
                 feed.append(shown)
             shown["spark"] = _spark(shift)
