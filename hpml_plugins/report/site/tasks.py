@@ -15,12 +15,14 @@ from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.sides import BOOST, PointSides, newest_run
 from hpml_plugins.analysis.verdicts import Difference, ValuePair, compare_values
 from hpml_plugins.model import formatting
-from hpml_plugins.model.formatting import format_point
+from hpml_plugins.model.formatting import counted, format_point
 from hpml_plugins.registry import TaskEntry
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.matrix import HEADLINE_UNITS, Matrix, TaskCell, TaskRow
 from hpml_plugins.store.declarations import asv_name
 
+#: Said of two values of a row whose types never measured the same code with the same software.
+OTHER_CODE = "different code or software"
 #: The most rows of a page whose registry has no tasks.
 MOST_ROWS = 12
 
@@ -102,7 +104,8 @@ def _reach(row: TaskRow) -> tuple[int, float]:
 @dataclass(frozen=True)
 class RowDifference(Difference):
     """A verdict on a row.  compared: the values compared, if the row shows those of newer code: `at
-    1a2b3c4d: 1.32 POP/s against 1.29 POP/s`."""
+    1a2b3c4d: 1.32 POP/s (3 runs) against 1.29 POP/s (1 run)`; OTHER_CODE if they have no code in
+    common; else ""."""
 
     compared: str = ""
 
@@ -110,8 +113,8 @@ class RowDifference(Difference):
 def judge_rows(rows: Sequence[TaskRow], base: int, other: int) -> dict[int, RowDifference]:
     """Index of a row → the verdict on a column against the base, corrected for all these rows.
 
-    Both are compared at the newest code that both measured, in the regime of the row. A metric
-    without a direction has no verdict.
+    Both are compared at the newest code that both measured, or at the newest of each if there is
+    none, in the regime of the row. A metric without a direction has no verdict.
     """
     pairs, numbers, compared = [], [], []
     for number, row in enumerate(rows):
@@ -126,8 +129,13 @@ def judge_rows(rows: Sequence[TaskRow], base: int, other: int) -> dict[int, RowD
         numbers.append(number)
         of_base, of_other = (of_side[name] for of_side in values)
         is_older = (of_base.code, of_other.code) != (one.number.code, another.number.code)
-        commit = newest_run([*sides.a, *sides.b]).origin if is_older else ""
-        compared.append(_tell_compared(of_base, of_other, commit, row) if is_older else "")
+        text = ""
+        if is_older:
+            commit = newest_run([*sides.a, *sides.b]).origin
+            text = _tell_compared(of_base, of_other, commit, row)
+        elif of_base.code != of_other.code:
+            text = OTHER_CODE
+        compared.append(text)
     return {
         number: RowDifference(**vars(found), compared=text)
         for number, found, text in zip(
@@ -139,10 +147,14 @@ def judge_rows(rows: Sequence[TaskRow], base: int, other: int) -> dict[int, RowD
 def _tell_compared(
     of_base: MeasuredValue, of_other: MeasuredValue, commit: str, row: TaskRow
 ) -> str:
-    values = [
-        formatting.quantity(each.value, row.metric.unit) for each in (of_other, of_base)
-    ]
+    values = [_tell_value(each, row.metric.unit) for each in (of_other, of_base)]
     return f"at {commit[:8] or 'an earlier commit'}: {' against '.join(values)}"
+
+
+def _tell_value(value: MeasuredValue, unit: str) -> str:
+    """The value, and of how many runs it is the mean: `1.32 POP/s (3 runs)`."""
+    runs = sum(level.runs for level in value.levels) or 1
+    return f"{formatting.quantity(value.value, unit)} ({counted(runs, 'run')})"
 
 
 def describe(row: TaskRow) -> str:

@@ -48,6 +48,7 @@ from hpml_plugins.report.site.matrix import Costs, Matrix, Regime, TaskRow, buil
 from hpml_plugins.report.site.nodes import find_gaps, find_nodes
 from hpml_plugins.report.site.task_table import show_verdict, verdict_fragments
 from hpml_plugins.report.site.tasks import (
+    OTHER_CODE,
     RowDifference,
     find_rows,
     judge_rows,
@@ -424,9 +425,20 @@ def test_a_ratio_of_older_code_than_the_values_shown_tells_which_values_were_com
     assert row.cells[0].number.value == pytest.approx(1.6e-5)
     (found,) = judge_rows(rows, 0, 1).values()
     assert found.times == pytest.approx(2.0)
-    assert found.compared == f"at {COMMITS[0][:8]}: 10.00 µs against 20.00 µs"
+    told = "10.00 µs (1 run) against 20.00 µs (1 run)"
+    assert found.compared == f"at {COMMITS[0][:8]}: {told}"
     fragments = verdict_fragments(rows, {1: {0: found}}, 2.0)
     assert f"<small>{found.compared}</small>" in fragments[1][0]
+
+
+def test_a_ratio_of_two_states_of_the_code_says_so(results: Results) -> None:
+    results.add(A100, 0, times(2.0e-5), code="old")
+    results.add(H200, 2, times(1.0e-5), code="new")
+    rows = rows_of(results.read(), {"a": [task(n=1000, mode="plain")]})
+    (found,) = judge_rows(rows, 0, 1).values()
+    assert (found.times, found.compared) == (pytest.approx(2.0), OTHER_CODE)
+    fragments = verdict_fragments(rows, {1: {0: found}}, 2.0)
+    assert f"<small>{OTHER_CODE}</small>" in fragments[1][0]
 
 
 def test_which_gpu_names_the_largest_certain_ratio_and_counts_what_is_open(
