@@ -140,13 +140,14 @@ def how_close(
 def answer_of_workload(
     row: TaskRow,
     columns: Sequence[TypeColumn],
-    base: int | None,
+    base: int,
     verdicts: Mapping[int, Difference],
 ) -> tuple[str, str]:
     """The value of each type in a row, as a sentence; and how the types compare, or why they do
     not.
 
-    base: the column with which others are compared.  verdicts: column → that type against it.
+    base: the column of the row with which its others are compared.  verdicts: column → that type
+    against it.
     """
     labels = {column.number: column.label for column in columns}
     told = []
@@ -163,8 +164,6 @@ def answer_of_workload(
         return strong, "Not ranked: it has no better direction."
     if len(row.cells) == 1:
         return strong, "No second type has measured this, so nothing is compared."
-    if base is None or not verdicts:
-        return strong, "No two types have measured this in the same way."
     compared = [
         f"{labels[number]} is {_in_words(found, labels[base])}"
         for number, found in sorted(verdicts.items(), key=lambda each: _distance(each[1]))

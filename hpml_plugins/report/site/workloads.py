@@ -84,12 +84,18 @@ class Workload:
         """The leading row in words: the sentence, and how its types compare."""
         if self.lead is None:
             return "Nothing is measured yet.", ""
-        of_lead = {
-            column: found[self.lead]
-            for column, found in self.verdicts.items()
-            if self.lead in found
+        row = self.rows[self.lead]
+        if self.base in row.cells:
+            found = self.verdicts.items()
+            of_lead = {other: of[self.lead] for other, of in found if self.lead in of}
+            return answer_of_workload(row, self.columns, self.base, of_lead)
+        # the table's base has not measured this row, so it is compared within itself
+        base = min(row.cells)
+        others = {
+            other: judge_rows([row], base, other) for other in row.cells if other != base
         }
-        return answer_of_workload(self.rows[self.lead], self.columns, self.base, of_lead)
+        of_lead = {other: of[0] for other, of in others.items() if of}
+        return answer_of_workload(row, self.columns, base, of_lead)
 
 
 def find_workloads(

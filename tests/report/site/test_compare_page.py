@@ -24,6 +24,7 @@ from site_history import (
     FLOP,
     H200,
     LAPTOP,
+    NAN,
     SKIPPED,
     TIME,
     around,
@@ -53,6 +54,7 @@ from hpml_plugins.report.site.tasks import (
     find_rows,
     judge_rows,
 )
+from hpml_plugins.report.site.workloads import find_workloads
 from hpml_plugins.store import append_record, record_file
 
 PAIR_OF_H200 = {**H200, "machine": "node3", "num_gpu": "2"}
@@ -439,6 +441,29 @@ def test_a_ratio_of_two_states_of_the_code_says_so(results: Results) -> None:
     assert (found.times, found.compared) == (pytest.approx(2.0), OTHER_CODE)
     fragments = verdict_fragments(rows, {1: {0: found}}, 2.0)
     assert f"<small>{OTHER_CODE}</small>" in fragments[1][0]
+
+
+def test_the_answer_of_a_workload_compares_also_types_without_the_base_of_its_table(
+    results: Results,
+) -> None:
+    results.add(A100, 0, times(1e-5, 1e-5))
+    results.add(H200, 0, times(1e-5, 1e-5, 8e-5))
+    results.add(PAIR_OF_H200, 0, {TIME["name"]: [NAN, NAN, around(2e-5)]})
+    history = results.read()
+    (found,) = (
+        each
+        for each in find_workloads(history, matrix_of(history), [])
+        if each.benchmark.name == "vector_add"
+    )
+    assert found.base == 0  # the A100
+    lead = next(
+        number
+        for number, row in enumerate(found.rows)
+        if row.point == "n=1000000, mode=plain" and row.metric.metric == "time"
+    )
+    strong, rest = dataclasses.replace(found, lead=lead).answer
+    assert "A100" not in strong
+    assert rest.startswith("NVIDIA H200 ×2 is better than NVIDIA H200 ×1 (at least ")
 
 
 def test_which_gpu_names_the_largest_certain_ratio_and_counts_what_is_open(
