@@ -249,28 +249,40 @@ def can_i_trust(
     cards: Mapping[int, int],
     gaps: int,
 ) -> Answer:
-    """How many cards of each type were measured, how many rows depend on one card, and what is
+    """How many cards of each type the values rest on, how many rest on one card, and what is
     missing.
 
-    records: the number of all stored ones.  cards: of each column.  gaps: the number of machines
-    with missing or stale results.
+    records: the number of all with a value.  cards: that measured anything, of each column.  gaps:
+    the number of machines with missing or stale results.
     """
     question = "Can I trust it?"
     link = ("Evidence", "evidence.html#gaps")
-    counts = [
-        f"{names[column]}: {counted(cards[column], 'card')}"
-        if cards[column]
-        else names[column]
-        for column in columns
-    ]
+    counts = []
+    for column in columns:
+        behind = [row.cells[column].cards for row in rows if column in row.cells]
+        told = _tell_cards(cards[column], behind)
+        counts.append(f"{names[column]}: {told}" if told else names[column])
     cells = [row.cells[column] for row in rows for column in columns if column in row.cells]
     of_one = sum(cell.cards == 1 for cell in cells)
     rest = []
     if of_one:
         one = "one card" if any(cards.values()) else "one node"
         rest.append(f"{of_one} of {len(cells)} values below rest on {one}.")
-    rest.append(f"{records:,} Records, every sample kept.")
+    rest.append(f"{records:,} Records with values, every sample kept.")
     if gaps:
         rest.append(f"{counted(gaps, 'node')} with missing or stale results.")
     strong = f"{'. '.join(counts)}." if counts else "Nothing is measured yet."
     return Answer(question, strong, " ".join(rest), link)
+
+
+def _tell_cards(known: int, behind: Sequence[int]) -> str:
+    """`2 to 7 of 41 cards per value`, or `1 card`; "" if unknown.  known: the cards of a type.
+    behind: on how many each of its values rests."""
+    if not known:
+        return ""
+    if not behind or min(behind) == known:
+        return counted(known, "card")
+    low = min(behind)
+    high = max(behind)
+    several = f"{low} to {high}" if low < high else str(low)
+    return f"{several} of {known} cards per value"

@@ -61,9 +61,10 @@ def write_compare_page(
     of_pair = verdicts[pair[0]][pair[1]] if pair else {}
     shown = numbers[:2] if pair is None else list(pair)
     records = sum(
-        len(benchmark.index.stored(place))
+        outcome.status == "ok"
         for benchmark in history.benchmarks
         for place in benchmark.index
+        for outcome in benchmark.index.stored(place)
     )
     found = [
         answers.which_gpu(rows, names, pair, of_pair),
