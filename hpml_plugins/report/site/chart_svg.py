@@ -20,10 +20,10 @@ from hpml_plugins.model.figure import Chart
 from hpml_plugins.report.charts import INK
 from hpml_plugins.report.kept import keep, kept_file, read_kept
 from hpml_plugins.report.pictures import checked_svg
-from hpml_plugins.report.site.slim_svg import slim
+from hpml_plugins.report.site.slim_svg import slim, unite_clips
 
 #: The version of the conversion in this module; increase it with every change.
-_VERSION: Final = "5"
+_VERSION: Final = "6"
 _SVG: Final = "{http://www.w3.org/2000/svg}"
 _REFERENCE: Final = re.compile(r"url\(#([^)]*)\)")
 #: The beginning of a file: the site's style sheet has the ink for light and for dark pages.
@@ -83,6 +83,7 @@ def _draw(chart: Chart) -> bytes:
 
     root = ElementTree.fromstring(vl_convert.vegalite_to_svg(_with_titles(chart)))
     slim(root)
+    unite_clips(root)
     _number_identifiers(root)
     size = {name: root.get(name, "") for name in ("width", "height", "viewBox")}
     root.attrib.clear()

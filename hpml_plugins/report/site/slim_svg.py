@@ -14,6 +14,7 @@ from hpml_plugins.report.charts import INK
 _SVG: Final = "{http://www.w3.org/2000/svg}"
 _GROUP, _LINE, _PATH, _TEXT = (f"{_SVG}{name}" for name in ("g", "line", "path", "text"))
 _CIRCLE = f"{_SVG}circle"
+_CLIP: Final = f"{_SVG}clipPath"
 _TITLE = f"{_SVG}title"
 #: Attributes without effect: these values are the defaults, or the page's own.
 _DEFAULTS: Final = {
@@ -54,9 +55,12 @@ _UNTITLED: Final = ("line mark", "area mark", "trail mark", "text mark")
 _TENTH = re.compile(r"-?\d+\.\d+")
 _HUNDREDTH = re.compile(r"-?\d+\.\d{3,}")
 _TRANSLATED: Final = re.compile(r"translate\((-?[\d.]+),(-?[\d.]+)\)")
-#: How Vega draws a circle, and a polygon, around its position.
+#: How Vega draws a circle, straight lines, and a rectangle, around their position.
 _ROUND: Final = re.compile(r"M([\d.]+),0A\1,\1,0,1,1,-\1,0A\1,\1,0,1,1,\1,0")
-_POLYGON: Final = re.compile(r"M-?[\d.]+,-?[\d.]+(?:L-?[\d.]+,-?[\d.]+)+Z")
+_LINES: Final = re.compile(r"M(-?[\d.]+,-?[\d.]+(?:L-?[\d.]+,-?[\d.]+)+)(Z?)")
+_RECTANGLE: Final = re.compile(r"M(-?[\d.]+),(-?[\d.]+)((?:[hv]-?[\d.]+)+Z)")
+#: The fewest consecutive elements that get a group for what they share.
+_ENOUGH: Final = 3
 
 
 def slim(element: ElementTree.Element) -> None:
@@ -89,6 +93,51 @@ def slim(element: ElementTree.Element) -> None:
         element[:] = _joined(element)
         _unite_hidden(element)
         _share(element)
+        element[:] = _grouped(element)
+        element[:] = _unwrapped(element)
+
+
+def unite_clips(root: ElementTree.Element) -> None:
+    """Let elements that are clipped to the same rectangle refer to one definition, and consecutive
+    ones share a group."""
+    first: dict[bytes, str] = {}
+    names: dict[str, str] = {}
+    for parent in list(root.iter()):
+        for clip in parent.findall(_CLIP):
+            name = clip.attrib.pop("id")
+            names[f"url(#{name})"] = f"url(#{first.setdefault(_text(clip), name)})"
+            clip.set("id", name)
+            if name not in first.values():
+                parent.remove(clip)
+    for group in root.iter(_GROUP):
+        if "clip-path" in group.attrib:
+            group.set("clip-path", names[group.attrib["clip-path"]])
+    for group in list(root.iter(_GROUP)):
+        group[:] = _clipped(group)
+
+
+def _text(element: ElementTree.Element) -> bytes:
+    return bytes(ElementTree.tostring(element))
+
+
+def _clipped(group: ElementTree.Element) -> Iterator[ElementTree.Element]:
+    """The elements of a group, in which consecutive ones with the same clip are in one group."""
+    for clip, run in itertools.groupby(group, key=_clip_alone):
+        elements = list(run)
+        if not clip or len(elements) < 2:
+            yield from elements
+            continue
+        for each in elements:
+            del each.attrib["clip-path"]
+        united = ElementTree.Element(_GROUP, {"clip-path": clip})
+        united.extend(elements)
+        united[:] = _unwrapped(united)
+        yield united
+
+
+def _clip_alone(element: ElementTree.Element) -> str:
+    """The clip of a group that is not moved."""
+    return "" if "transform" in element.attrib else element.get("clip-path", "")
 
 
 def _shows(element: ElementTree.Element) -> bool:
@@ -107,7 +156,7 @@ def _shows(element: ElementTree.Element) -> bool:
 
 
 def _place(element: ElementTree.Element) -> None:
-    """Apply the transform of a line, a circle or a polygon, and write it as a short path."""
+    """Apply the transform of a text or of a shape that is its position, and write it in short."""
     place = _TRANSLATED.fullmatch(element.get("transform", "translate(0,0)"))
     if not place:
         return
@@ -124,9 +173,15 @@ def _place(element: ElementTree.Element) -> None:
         element.tag = _CIRCLE
         del element.attrib["d"]
         element.attrib |= {"cx": _short(x), "cy": _short(y), "r": _short(float(found[1]))}
-    elif element.tag == _PATH and _POLYGON.fullmatch(shape):
-        corners = [tuple(map(float, each.split(","))) for each in shape[1:-1].split("L")]
-        element.set("d", _polygon([(x + across, y + down) for across, down in corners]))
+    elif element.tag == _PATH and (found := _LINES.fullmatch(shape)):
+        corners = [tuple(map(float, each.split(","))) for each in found[1].split("L")]
+        lines = _lines([(x + across, y + down) for across, down in corners])
+        element.set("d", lines + found[2].lower())
+    elif element.tag == _PATH and (found := _RECTANGLE.fullmatch(shape)):
+        start = f"M{_short(x + float(found[1]))} {_short(y + float(found[2]))}"
+        element.set("d", start + found[3].lower())
+    elif element.tag == _TEXT and "transform" in element.attrib:
+        element.attrib |= {"x": _short(x), "y": _short(y)}
     else:
         return
     element.attrib.pop("transform", None)
@@ -141,15 +196,15 @@ def _segment(x: float, y: float, across: float, down: float) -> str:
     return f"{start}l{_short(across)} {_short(down)}"
 
 
-def _polygon(corners: list[tuple[float, float]]) -> str:
-    """A closed path; each corner is relative to the rounded one before it."""
+def _lines(corners: list[tuple[float, float]]) -> str:
+    """Straight lines; each corner is relative to the rounded one before it."""
     rounded = [(round(x, 1), round(y, 1)) for x, y in corners]
     steps = [
         f"{_short(x - before)} {_short(y - above)}"
         for (before, above), (x, y) in itertools.pairwise(rounded)
     ]
     (x, y) = rounded[0]
-    return f"M{_short(x)} {_short(y)}l{' '.join(steps)}z".replace(" -", "-")
+    return f"M{_short(x)} {_short(y)}l{' '.join(steps)}".replace(" -", "-")
 
 
 def _shortened(name: str, value: str) -> str:
@@ -241,3 +296,42 @@ def _share(group: ElementTree.Element) -> None:
             group.set(name, value)
             for each in elements:
                 del each.attrib[name]
+
+
+def _grouped(group: ElementTree.Element) -> Iterator[ElementTree.Element]:
+    """The elements of a group, in which consecutive ones that look alike are in a group that has
+    their attributes."""
+    for look, run in itertools.groupby(group, key=_inherited):
+        elements = list(run)
+        if not look or len(elements) < _ENOUGH:
+            yield from elements
+            continue
+        for each in elements:
+            for name in look:
+                del each.attrib[name]
+        alike = ElementTree.Element(_GROUP, look)
+        alike.extend(elements)
+        yield alike
+
+
+def _inherited(element: ElementTree.Element) -> dict[str, str]:
+    """What an element that is no group would inherit as well."""
+    if element.tag == _GROUP:
+        return {}
+    return {name: element.attrib[name] for name in _INHERITED if name in element.attrib}
+
+
+def _unwrapped(group: ElementTree.Element) -> Iterator[ElementTree.Element]:
+    """The elements of a group, without groups that have no attribute or only one group in them."""
+    for element in group:
+        if element.tag == _GROUP and not element.attrib:
+            yield from element
+            continue
+        inner = element[0] if len(element) == 1 else element
+        if element.tag == inner.tag == _GROUP and inner is not element:
+            attributes = element.attrib.keys() | inner.attrib.keys()
+            together = {*_INHERITED, "transform"}
+            if not element.attrib.keys() & inner.attrib.keys() and attributes <= together:
+                element.attrib |= inner.attrib
+                element[:] = inner
+        yield element

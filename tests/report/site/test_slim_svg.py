@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from hpml_plugins.report.site.slim_svg import slim
+from hpml_plugins.report.site.slim_svg import slim, unite_clips
 
 SVG = "http://www.w3.org/2000/svg"
 MARK = 'role="graphics-symbol" aria-roledescription="point" aria-label="size: 1 B"'
@@ -75,6 +75,64 @@ def test_a_group_has_what_all_its_elements_have_alike() -> None:
     assert group.get("fill") is None
     assert [each.get("fill") for each in group] == ["#111", "#222"]
     assert all("font-size" not in each.attrib for each in group)
+
+
+def test_texts_and_shapes_stand_at_their_place_without_a_transform() -> None:
+    group = slimmed(
+        '<text fill="#111" transform="translate(16.04,9)">a</text>'
+        '<path transform="translate(5.2,205.1)" d="M-3.4,-3.4h6.7v6.7h-6.7Z" fill="#111"/>'
+        '<path d="M0,1L2.5,3L2.5,2.96" stroke="#111"/>'
+    )
+    assert [group[0].get(name) for name in ("x", "y", "transform")] == ["16", "9", None]
+    assert group[1].attrib == {"d": "M1.8 201.7h6.7v6.7h-6.7z", "fill": "#111"}
+    assert group[2].get("d") == "M0 1l2.5 2 0 0"
+
+
+def test_consecutive_marks_that_look_alike_are_in_a_group_that_says_it() -> None:
+    def mark(fill: str) -> str:
+        return f'<path d="M0,0h1v1h-1Z" fill="{fill}" {MARK}/>'
+
+    group = slimmed(3 * mark("#111") + 2 * mark("#222") + 4 * mark("#333"))
+    assert names(group) == ["g", "path", "path", "g"]
+    assert [each.get("fill") for each in group] == ["#111", "#222", "#222", "#333"]
+    assert [len(each) for each in group if each.tag.endswith("}g")] == [3, 4]
+    assert all("fill" not in each.attrib for each in group[0])
+
+
+def test_groups_that_move_and_style_one_another_are_one() -> None:
+    mark = '<path d="M0,0h1v1h-1Z" fill="#111"/>'
+    inner = f'<g pointer-events="none">{mark}{mark.replace("#111", "#222")}</g>'
+    (moved,) = slimmed(f'<g transform="translate(5,6)">{inner}</g>')
+    assert moved.attrib == {"transform": "translate(5,6)", "pointer-events": "none"}
+    (outer,) = slimmed(
+        f'<g clip-path="url(#a)"><g transform="translate(1,2)">{mark}</g></g>'
+    )
+    assert outer.attrib == {"clip-path": "url(#a)"}  # what clips is not moved
+    assert outer[0].attrib == {"transform": "translate(1,2)"}
+
+
+def test_one_rectangle_that_clips_is_defined_once() -> None:
+    def clipped(name: str, more: str = "") -> str:
+        return f'<g clip-path="url(#{name})"{more}><path d="M0,0L1,1" stroke="#111"/></g>'
+
+    moved = clipped("b", ' transform="translate(1,1)"')
+
+    def clip(name: str, width: int) -> str:
+        return f'<clipPath id="{name}"><rect width="{width}" height="9"/></clipPath>'
+
+    root = ET.fromstring(
+        f'<svg xmlns="{SVG}"><g>{clipped("a")}{clipped("b")}'
+        f"{moved}{clipped('c')}</g>"
+        f"<defs>{clip('a', 5)}{clip('b', 5)}{clip('c', 7)}</defs></svg>"
+    )
+    unite_clips(root)
+    group, definitions = root
+    assert [each.get("id") for each in definitions] == ["a", "c"]
+    assert [(each.get("clip-path"), len(each)) for each in group] == [
+        ("url(#a)", 2),
+        ("url(#a)", 1),
+        ("url(#c)", 1),
+    ]
 
 
 def test_opacity_stays_with_each_mark() -> None:
