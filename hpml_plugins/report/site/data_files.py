@@ -7,9 +7,9 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from operator import attrgetter
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -20,7 +20,8 @@ from hpml_plugins.model.validation import may_need_cleaning
 from hpml_plugins.registry import json_schema
 from hpml_plugins.report.reading import History, Outcome, stored_lines
 from hpml_plugins.report.site.page import SiteFolder
-from hpml_plugins.report.site.previous import previous_file, take_over
+from hpml_plugins.report.site.previous import previous_file
+from hpml_plugins.report.site.unchanged import digest_part
 
 FOLDER: Final = "data/v1"
 INDEX: Final = f"{FOLDER}/index.json"
@@ -78,13 +79,9 @@ class DataIndex(msgspec.Struct, frozen=True):
 
 
 def write_data_files(history: History, site: SiteFolder) -> None:
-    """Write the folder.
-
-    A file with the same lines as in the replaced site is taken over from it.
-    """
+    """Write the folder."""
     known = _previous()
     files = []
-    folder = site.html_dir / FOLDER
     for benchmark in history.benchmarks:
         for machine in history.machines:
             places = [(label, machine.name) for label in benchmark.points]
@@ -96,27 +93,16 @@ def write_data_files(history: History, site: SiteFolder) -> None:
             if not newest:
                 continue
             newest.sort(key=attrgetter("file", "offsets"))
-            text = b"".join(_lines(newest))
             path = data_path(machine.name, benchmark.name)
-            digest = hashlib.sha256(text).hexdigest()
-            target = folder / path
-            if known.get(path) == digest:
-                take_over(f"{FOLDER}/{path}", site.html_dir)
-            else:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(pack(text))
-            files.append(
-                DataFile(
-                    machine=machine.name,
-                    benchmark=benchmark.name,
-                    plugin=benchmark.plugin,
-                    path=path,
-                    lines=text.count(b"\n"),
-                    left_out=sum(map(len, stored)) - len(newest),
-                    size=target.stat().st_size,
-                    sha256=digest,
-                )
+            written = _write_file(path, list(stored_lines(newest)), known.get(path), site)
+            written.update(
+                machine=machine.name,
+                benchmark=benchmark.name,
+                plugin=benchmark.plugin,
+                left_out=sum(map(len, stored)) - len(newest),
             )
+            files.append(DataFile(path=path, **written))
+    folder = site.html_dir / FOLDER
     machines = [
         DataMachine(each.name, each.hardware.label, each.hardware.count)
         for each in history.machines
@@ -127,6 +113,27 @@ def write_data_files(history: History, site: SiteFolder) -> None:
     for name, schema in (("index", DataIndex), ("record", Record)):
         encoded = json.dumps(json_schema(schema), ensure_ascii=False)
         (folder / f"{name}.schema.json").write_text(encoded, encoding="utf-8")
+
+
+def _write_file(
+    path: str, lines: Sequence[bytes], before: DataFile | None, site: SiteFolder
+) -> dict[str, Any]:
+    """Write a file, or take it over from the replaced site; returns its fields in the index.
+
+    lines: as stored.  before: of the file in the replaced site.
+    """
+    address = f"{FOLDER}/{path}"
+    stored = hashlib.sha256(b"\n".join(lines)).hexdigest()
+    if site.takes_over(address, digest_part(stored)) and before:
+        return {"lines": before.lines, "size": before.size, "sha256": before.sha256}
+    text = b"".join(published_line(line) + b"\n" for line in lines)
+    packed = pack(text)
+    target = site.html_dir / address
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)  # it may belong to the replaced site, of a damaged index
+    target.write_bytes(packed)
+    digest = hashlib.sha256(text).hexdigest()
+    return {"lines": len(lines), "size": len(packed), "sha256": digest}
 
 
 def data_path(machine: str, benchmark: str) -> str:
@@ -149,25 +156,14 @@ def _plain(name: str) -> str:
     return f"{_NOT_PLAIN.sub('_', name)[:60]}-{digest[:8]}"
 
 
-def _previous() -> dict[str, str]:
-    """Path → digest of the lines, for intact files of the replaced site."""
+def _previous() -> dict[str, DataFile]:
+    """The files of the replaced site, by path."""
     file = previous_file(INDEX)
     try:
         files = msgspec.json.decode(file.read_bytes(), type=DataIndex).files if file else []
     except (OSError, msgspec.MsgspecError):
         return {}
-    there = ((each, previous_file(f"{FOLDER}/{each.path}")) for each in files)
-    return {
-        each.path: each.sha256
-        for each, file in there
-        if file and file.stat().st_size == each.size
-    }
-
-
-def _lines(outcomes: Iterable[Outcome]) -> Iterator[bytes]:
-    """The lines of these Records, as published."""
-    for line in stored_lines(outcomes):
-        yield published_line(line) + b"\n"
+    return {each.path: each for each in files}
 
 
 def published_line(line: bytes) -> bytes:

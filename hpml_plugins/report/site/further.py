@@ -14,7 +14,7 @@ from hpml_plugins.model.site_page import SearchEntry, SitePage
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import SiteFolder, fill_text
 from hpml_plugins.report.site.plugin_pages import PluginPage
-from hpml_plugins.report.site.unchanged import digest_folders, take_over_folder
+from hpml_plugins.report.site.unchanged import digest_part
 
 #: Replaces a page that could not be written, because all pages link to it.
 _FAILED = """{% extends "base.html" %}
@@ -28,14 +28,12 @@ class Site(SiteFolder):
     """The site that is being published, as passed to `SitePage.write`.
 
     plugins: the pages of the plugins, with their figures.  problems: receives a line for each
-    problem.  folders: those of `make_folder` → a digest of their inputs.  written: addresses of
-    pages.
+    problem.  written: addresses of pages.
     """
 
     history: History = field(kw_only=True)
     plugins: Sequence[PluginPage] = field(kw_only=True)
     problems: list[str] = field(kw_only=True)
-    folders: dict[str, str] = field(default_factory=dict)
     written: list[str] = field(default_factory=list)
 
     def fill(self, template: str, address: str, **values: Any) -> str:
@@ -61,10 +59,9 @@ class Site(SiteFolder):
         installed packages. To change a file afterwards, replace it instead of writing to it: it may
         belong to the replaced site.
         """
-        folder, digest = self.html_dir / address, digest_folders(made_of)
-        if not take_over_folder(address, digest, self.html_dir):
+        folder = self.html_dir / address
+        if not self.takes_over(address, digest_part(folders=made_of)):
             make(folder)
-        self.folders[address] = digest
         return folder
 
 

@@ -24,9 +24,9 @@ _MOST_NAMED = 5
 
 class Manifest(msgspec.Struct, frozen=True):
     """expected: files that the site requires.  benchmarks: asv's names, which its index must
-    contain.  problems: messages that are repeated as long as nothing changes.  folders: those of
-    `Site.make_folder` → a digest of their inputs.  lasts: whether publishing the same inputs again
-    would give the same site; a failed plugin is tried again.
+    contain.  problems: messages that are repeated as long as nothing changes.  made: of
+    `SiteFolder.made`.  lasts: whether publishing the same inputs again would give the same site; a
+    failed plugin is tried again.
 
     Added when the site is complete: made_of, a digest of all its inputs; files, every file → its
     size, B.
@@ -35,7 +35,7 @@ class Manifest(msgspec.Struct, frozen=True):
     expected: list[str]
     benchmarks: list[str]
     problems: list[str] = []
-    folders: dict[str, str] = {}
+    made: dict[str, str] = {}
     lasts: bool = False
     made_of: str = ""
     files: dict[str, int] = {}

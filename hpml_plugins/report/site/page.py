@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -34,6 +34,7 @@ from hpml_plugins.published import PRECISION_SYNONYMS
 from hpml_plugins.report.reading import TrackedBenchmark
 from hpml_plugins.report.site.reported import reported
 from hpml_plugins.report.site.svg import marker
+from hpml_plugins.report.site.unchanged import take_over_made
 from hpml_plugins.report.tables import formatted, numeric
 from hpml_plugins.store.declarations import asv_name, value_of
 from hpml_plugins.terminal import escape_direction
@@ -111,11 +112,22 @@ def add_to_navigation(entries: Sequence[NavigationEntry]) -> Iterator[None]:
 @dataclass(frozen=True)
 class SiteFolder:
     """The folder into which a site is published.  project: its name.  commit_url: see
-    `commit_links`."""
+    `commit_links`.  made: the address of each file and folder that the next publish may take over →
+    a digest of all its inputs."""
 
     html_dir: Path
     project: str
     commit_url: str = ""
+    made: dict[str, str] = field(default_factory=dict)
+
+    def takes_over(self, address: str, digest: str) -> bool:
+        """Take over a file or a folder from the replaced site if it was made of the same inputs;
+        returns whether it was. Otherwise the caller makes it.
+
+        digest: see `digest_part`; empty if the inputs have none.
+        """
+        self.made[address] = digest
+        return take_over_made(address, digest, self.html_dir)
 
     def write_page(self, template: str, address: str = "", **values: Any) -> None:
         """Write a page.  address: by default that of the template's name."""

@@ -7,6 +7,7 @@ changed 0.5 s.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import os
@@ -87,10 +88,10 @@ def _plugins() -> list[tuple[str, str]]:
     ]
 
 
-def digest_folders(folders: Iterable[Path]) -> str:
-    """A digest of the files below these folders, this package, installed packages and the variables
-    that begin with HPML_."""
-    return _digest((), itertools.chain.from_iterable(map(_files, folders)))
+def digest_part(told: object = (), folders: Iterable[Path] = ()) -> str:
+    """A digest of the inputs of a part of a site: what is told, by its repr, the files below these
+    folders, this package, installed packages and the variables that begin with HPML_."""
+    return _digest(told, itertools.chain.from_iterable(map(_files, folders)))
 
 
 def _digest(told: object, files: Iterable[Path]) -> str:
@@ -130,14 +131,18 @@ def unchanged_problems(digest: str) -> list[str] | None:
     return list(manifest.problems) if _are_there(manifest.files) else None
 
 
-def take_over_folder(address: str, digest: str, html_dir: Path) -> bool:
-    """Take over a folder from the replaced site if it has the same inputs and is complete; returns
-    whether it did."""
+def take_over_made(address: str, digest: str, html_dir: Path) -> bool:
+    """Take over a file, or a folder, from the replaced site if it has the same inputs and is
+    complete; returns whether it did.  digest: of its inputs; empty if they are not known."""
     manifest = _manifest()
-    if manifest is None or manifest.folders.get(address) != digest:
+    if manifest is None or not digest or manifest.made.get(address) != digest:
         return False
-    sizes = manifest.files.items()
-    files = {name: size for name, size in sizes if name.startswith(f"{address}/")}
+    sizes = manifest.files
+    if address in sizes:
+        files = {address: sizes[address]}
+    else:
+        inside = (name for name in sizes if name.startswith(f"{address}/"))
+        files = {name: sizes[name] for name in inside}
     if not _are_there(files):
         return False
     for name in files:
@@ -148,8 +153,14 @@ def take_over_folder(address: str, digest: str, html_dir: Path) -> bool:
 def _manifest() -> Manifest | None:
     """The manifest of the site that is replaced."""
     file = previous_file(NAME)
+    return _read_manifest(file, file.stat().st_mtime_ns) if file else None
+
+
+@functools.lru_cache(maxsize=1)
+def _read_manifest(file: Path, changed: int) -> Manifest | None:
+    """changed: when it was written, ns since 1970."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Manifest) if file else None
+        return msgspec.json.decode(file.read_bytes(), type=Manifest)
     except (OSError, msgspec.MsgspecError):
         return None
 

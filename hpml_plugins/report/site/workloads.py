@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from hpml_plugins.report.site.page import (
     workload_address,
 )
 from hpml_plugins.report.site.plugin_pages import PluginPage, ShownFigure
-from hpml_plugins.report.site.point_details import PointDetails, SeriesByPlace, list_records
+from hpml_plugins.report.site.point_details import SeriesByPlace
 from hpml_plugins.report.site.task_table import (
     choose_pair,
     show_cells,
@@ -37,6 +37,7 @@ from hpml_plugins.report.site.tasks import (
     judge_rows,
     largest_row,
 )
+from hpml_plugins.report.site.workload_points import WorkloadPoints, row_anchor
 
 #: The folder of the data for the pages' script.
 FOLDER = "workload"
@@ -159,9 +160,10 @@ def write_workloads(
         for figure in page.figures:
             shown.setdefault(figure.benchmark, []).append((page, figure))
     for workload in workloads:
-        found = list(_details(workload, history, series, folder.commit_url))
-        of_points = _records(workload, history, folder.commit_url)
-        addresses = _write_points(workload, found, of_points, folder)
+        points = WorkloadPoints(
+            history, workload.benchmark, workload.rows, workload.columns, series, folder
+        )
+        addresses = _write_points(workload, points)
         lead = workload.lead
         plugin = of_plugin.get(workload.benchmark.plugin)
         folder.write_page(
@@ -172,13 +174,13 @@ def write_workloads(
             cells=list(map(show_cells, workload.rows)),
             verdicts=_verdicts(workload),
             addresses=addresses,
-            lead="" if lead is None else found[lead] + of_points[workload.rows[lead].point],
+            lead="" if lead is None else points.lead(workload.rows[lead]),
             sweep=sweep.draw_sweep(workload.rows, lead, workload.columns),
             reasons=_reasons(history, workload.benchmark),
             figures=shown.get(workload.benchmark.name, ()),
             problem=plugin.problem if plugin else "",
             origins=plugin.origins if plugin else (),
-            anchor=_anchor,
+            anchor=row_anchor,
             point_anchor=point_anchor,
             many=len(workload.rows) >= MANY_ROWS,
         )
@@ -193,49 +195,16 @@ def write_workloads(
     folder.write_page("moved.html", "history.html", **_old_history(history))
 
 
-def _anchor(row: TaskRow) -> str:
-    """The id of a row."""
-    anchor = point_anchor(row.metric.metric, row.point)
-    return f"{anchor}&regime=boost" if row.regime == "boost" else anchor
-
-
-def _details(
-    workload: Workload, history: History, series: SeriesByPlace, commit_url: str
-) -> Iterator[str]:
-    """The details of each row, as a part of the page."""
-    for row in workload.rows:
-        yield PointDetails(history, row, workload.columns, series, commit_url).fill()
-
-
-def _records(workload: Workload, history: History, commit_url: str) -> dict[str, str]:
-    """The Records of each point, as a part of the page."""
-    labels = dict.fromkeys(row.point for row in workload.rows)
-    return {
-        label: list_records(history, workload.benchmark, label, commit_url)
-        for label in labels
-    }
-
-
-def _write_points(
-    workload: Workload,
-    details: Sequence[str],
-    records: Mapping[str, str],
-    folder: SiteFolder,
-) -> list[str]:
-    """Write the details of each row and the Records of its point, which the point's rows share, in
+def _write_points(workload: Workload, points: WorkloadPoints) -> list[str]:
+    """Write the details of each row, and the Records of its point, which the point's rows share, in
     files of several points; returns the address for each row."""
     place = f"{FOLDER}/{workload.address.removeprefix('workload-').removesuffix('.html')}"
-    points: dict[str, dict[str, str]] = {
-        label: {"": found} for label, found in records.items()
-    }
-    for row, piece in zip(workload.rows, details, strict=True):
-        points[row.point][_anchor(row)] = piece
-    labels = list(points)
+    labels = list(dict.fromkeys(row.point for row in workload.rows))
     addresses: dict[str, str] = {}
     for start in range(0, len(labels), POINTS_OF_FILE):
         of_file = labels[start : start + POINTS_OF_FILE]
         address = f"{place}/{start // POINTS_OF_FILE}.js"
-        folder.write_data(address, [points[label] for label in of_file])
+        points.write(of_file, address)
         addresses |= dict.fromkeys(of_file, address)
     return [addresses[row.point] for row in workload.rows]
 

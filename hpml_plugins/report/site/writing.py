@@ -162,6 +162,6 @@ def _write(
         [*EXPECTED, *of_workloads, *site.written],
         declarations.keys(),
         problems=list(map(hide_homes, problems)),
-        folders=site.folders,
+        made=site.made,
         lasts=not (faults or (host and host.broken)),
     )

@@ -26,6 +26,7 @@ from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.model.serialization import decode, encode
 from hpml_plugins.registry import json_schema
 from hpml_plugins.report.site import data_files
+from hpml_plugins.report.site.manifest import complete_manifest, write_manifest
 from hpml_plugins.report.site.page import SiteFolder
 from hpml_plugins.report.site.previous import replacing
 
@@ -143,7 +144,11 @@ def test_a_file_whose_records_stand_in_the_replaced_site_is_taken_over(
 ) -> None:
     history = read(published.parent / "results")
     old, new = tmp_path / "old", tmp_path / "new"
-    data_files.write_data_files(history, SiteFolder(old, "p"))
+    data_files.write_data_files(history, of_old := SiteFolder(old, "p"))
+    for name in ("index.json", "info.json"):
+        (old / name).write_text('{"benchmarks": {}}')
+    write_manifest(old, [], [], made=of_old.made)
+    complete_manifest(old)
     packed = sorted(old.glob("data/v1/*/*.gz"))
     packed[0].write_bytes(b"damaged")
     made: list[bytes] = []
@@ -155,10 +160,10 @@ def test_a_file_whose_records_stand_in_the_replaced_site_is_taken_over(
 
     monkeypatch.setattr(data_files, "pack", counted)
     with replacing(old):
-        data_files.write_data_files(history, SiteFolder(new, "p"))
-    assert len(made) == 1 < len(packed)
+        data_files.write_data_files(history, of_new := SiteFolder(new, "p"))
+    assert of_new.made == of_old.made and len(made) == 1 < len(packed)
     for each in packed[1:]:
-        assert (new / each.relative_to(old)).read_bytes() == each.read_bytes()
+        assert (new / each.relative_to(old)).samefile(each)
     assert (new / data_files.INDEX).read_bytes() == (old / data_files.INDEX).read_bytes()
     monkeypatch.setattr(data_files, "MOST_RECORDS", 1)
     data_files.write_data_files(history, SiteFolder(tmp_path / "few", "p"))

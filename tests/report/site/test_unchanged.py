@@ -119,7 +119,10 @@ def old(tmp_path: Path) -> Path:
     (site / "index.json").write_text('{"benchmarks": {}}')
     (site / "info.json").write_text("{}")
     (site / "data" / "1.js").write_text("1")
-    more = {"problems": ["a plugin said so"], "folders": {"data": "made of"}}
+    more = {
+        "problems": ["a plugin said so"],
+        "made": {"data": "made of", "index.html": "of it", "gone": ""},
+    }
     write_manifest(site, ["index.html"], [], lasts=True, **more)
     complete_manifest(site, "d")
     return site
@@ -139,17 +142,20 @@ def test_a_site_that_lacks_what_failed_is_published_again(old: Path) -> None:
         assert unchanged.unchanged_problems("") is None
 
 
-def test_a_folder_that_was_made_of_the_same_is_taken_over_alone(
+def test_a_folder_or_a_file_that_was_made_of_the_same_is_taken_over_alone(
     tmp_path: Path, old: Path
 ) -> None:
     site = tmp_path / "new"
     with replacing(old):
-        for address, digest in (("data", "of another"), ("dat", "made of"), ("", "")):
-            assert not unchanged.take_over_folder(address, digest, site)
+        unlike = (("data", "of another"), ("dat", "made of"), ("", ""), ("gone", ""))
+        for address, digest in unlike:
+            assert not unchanged.take_over_made(address, digest, site)
         assert not site.exists()
-        assert unchanged.take_over_folder("data", "made of", site)
-    assert [path.name for path in site.rglob("*.*")] == ["1.js"]
-    assert (site / "data" / "1.js").read_text() == "1"
+        assert unchanged.take_over_made("data", "made of", site)
+        assert [path.name for path in site.rglob("*.*")] == ["1.js"]
+        assert (site / "data" / "1.js").read_text() == "1"
+        assert unchanged.take_over_made("index.html", "of it", site)
+    assert (site / "index.html").read_text() == "our first page"
 
 
 @pytest.mark.parametrize(
@@ -174,5 +180,5 @@ def test_a_site_is_published_again_where_something_differs(
         manifest.write_bytes(manifest.read_bytes()[:-20])
     with replacing(tmp_path / "none" if damage == "no site" else old):
         assert unchanged.unchanged_problems("d") is None
-        assert not unchanged.take_over_folder("data", "made of", tmp_path / "new")
+        assert not unchanged.take_over_made("data", "made of", tmp_path / "new")
     assert not (tmp_path / "new").exists()
