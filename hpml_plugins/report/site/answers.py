@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from hpml_plugins.analysis.sides import BOOST
 from hpml_plugins.analysis.verdicts import Difference
 from hpml_plugins.model import formatting
 from hpml_plugins.model.formatting import counted
@@ -159,7 +160,8 @@ def answer_of_workload(
     if more:
         told.append(f"{counted(more, 'further type')} below")
     point = f" at {row.point}" if row.point else ""
-    strong = f"{row.metric.title}{point}: {'; '.join(told)}."
+    clocks = ", boost clocks" if row.regime == BOOST else ""
+    strong = f"{row.metric.title}{point}{clocks}: {'; '.join(told)}."
     if not row.metric.direction:
         return strong, "Not ranked: it has no better direction."
     if len(row.cells) == 1:

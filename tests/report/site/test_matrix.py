@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 import re
@@ -23,6 +24,7 @@ from hpml_plugins.report.reading import hardware_of
 from hpml_plugins.report.site.matrix import Costs, Matrix, TaskCell, TaskRow, build
 from hpml_plugins.report.site.page import graph_link, point_link
 from hpml_plugins.report.site.tasks import judge_rows
+from hpml_plugins.report.site.workloads import find_workloads
 from hpml_plugins.store import append_record, record_file
 from hpml_plugins.store.declarations import read_declarations
 
@@ -361,6 +363,19 @@ def test_a_value_at_settled_clocks_says_so_and_boost_has_a_row_of_its_own(
         ("cols=64", "settled"),
         ("cols=64", "boost"),
     ]
+
+
+def test_a_workload_is_answered_at_settled_clocks_though_boost_has_the_larger_number(
+    tmp_path: Path,
+) -> None:
+    made = stored(tmp_path, throttled("m", 0.002, 0.003, "NVIDIA H200", 1))
+    history = read(tmp_path / "results", BENCHMARKS, DATES)
+    found = find_workloads(history, made, [])
+    (workload,) = (each for each in found if each.benchmark.name == "softmax")
+    strong, _ = workload.answer
+    assert strong.startswith("softmax · time at cols=64: NVIDIA H200 ×1: 2.000 ms")
+    at_boost = dataclasses.replace(workload, lead=1)
+    assert at_boost.answer[0].startswith("softmax · time at cols=64, boost clocks: ")
 
 
 def test_boost_is_judged_against_boost_and_not_against_what_did_not_throttle(
