@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, ON_GPU, Physics
+from hpml_plugins.analysis.verdicts import SIGNATURE_DECIMALS
 from hpml_plugins.model.differences import format_card
 from hpml_plugins.report.reading import History, Outcome
 from hpml_plugins.report.site.nodes import NodeCoverage
@@ -139,17 +140,26 @@ _OfClass = tuple[str, str, str, Physics]
 def _distances(
     workload: Workload, hosts: Mapping[str, str]
 ) -> Iterator[tuple[_OfClass, float, int]]:
-    """For each value of a card beside others: the logarithm of its ratio to the mean of the others,
-    above 0 if it is better, and their number."""
+    """For each point of a card beside others: the logarithm of its ratio to the mean of the others,
+    above 0 if it is better, and their number. The metrics of one timing (time, rate, bandwidth) are
+    one value."""
     columns = {column.number: column for column in workload.columns}
+    seen: set[object] = set()
     for row in workload.rows:
         if not row.metric.direction:
             continue
         sign = 1 if row.metric.direction == "higher" else -1
         for number, cell in row.cells.items():
             physics = cell.number.physics
-            if physics not in (*ON_GPU, *HOST_TAKES_PART):
+            timing = (
+                row.point,
+                row.regime,
+                number,
+                _timing(cell.number, row.metric.metric),
+            )
+            if physics not in (*ON_GPU, *HOST_TAKES_PART) or timing in seen:
                 continue
+            seen.add(timing)
             column = columns[number]
             levels = _levels(cell.number, hosts if physics in HOST_TAKES_PART else None)
             for card in levels if len(levels) > 1 else ():
@@ -157,6 +167,11 @@ def _distances(
                 distance = sign * (levels[card] - statistics.fmean(others))
                 of_class = column.label, column.colour, card, physics
                 yield of_class, distance, len(others)
+
+
+def _timing(value: MeasuredValue, metric: str) -> object:
+    """A key shared by all metrics of one timing of a Record."""
+    return metric if value.timing is None else round(value.timing, SIGNATURE_DECIMALS)
 
 
 def _kind(component: Physics, told: bool) -> Literal["card", "host", "host of card"]:
@@ -214,7 +229,11 @@ def find_drifts(history: History) -> list[Drift]:
     """The change of each card with values at least a day apart, the largest first."""
     series: dict[tuple[str, str, str, str], list[MeasuredValue]] = {}
     for outcome, label in _of_returned_cards(history):
-        for metric, reading in outcome.readings.items():
+        of_timings = {
+            _timing(reading, metric): (metric, reading)
+            for metric, reading in reversed(outcome.readings.items())
+        }
+        for metric, reading in of_timings.values():
             if reading.physics in ON_GPU and reading.direction and reading.value > 0:
                 key = reading.card, label, metric, reading.code
                 series.setdefault(key, []).append(reading)

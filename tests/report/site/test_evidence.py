@@ -242,6 +242,49 @@ def test_where_the_host_takes_part_a_row_is_a_host_and_elsewhere_a_card(
     assert "4 other hosts" in words and "7 other cards" in words
 
 
+def test_the_metrics_of_one_timing_are_one_value_of_a_card(tmp_path: Path) -> None:
+    """Time and rate of two points are two values, too few for a card's row; of three they are
+    three."""
+    results = tmp_path / "results"
+    declared = {
+        f"product.track_{name}": {
+            **DECLARED["product.track_time"],
+            "name": f"product.track_{name}",
+            "metric": name,
+            "direction": direction,
+            "si_unit": unit,
+            "params": [["1", "2", "3"]],
+        }
+        for name, direction, unit in (("time", "lower", "s"), ("rate", "higher", "B/s"))
+    }
+    rows = []
+    for size in (1, 2, 3):
+        for card in range(3):
+            seconds = [1e-3 * (1 + 0.01 * card) * (1 + 0.001 * each) for each in range(3)]
+            info: dict[str, str | float] = {"timer": "cuda events"}
+            made = a_record(
+                "product",
+                {
+                    "time": MetricSamples("s", "lower", seconds, info),
+                    "rate": MetricSamples(
+                        "B/s", "higher", [1e6 / each for each in seconds], info
+                    ),
+                },
+                gpu="NVIDIA H200",
+                card=f"GPU-card{card}",
+                params={"size": size},
+                run=str(card),
+                commit=COMMIT,
+                started=float(card),
+                source={"sha256": "code"},
+            )
+            append_record(record_file(results, made.machine, COMMIT), made)
+        history = read(results, declared, {COMMIT: 0.0})
+        workloads = find_workloads(history, build(history, Costs({})), [])
+        rows.append([each.values for each in read_cards(workloads, {})])
+    assert rows == [[], [], [3, 3, 3]]
+
+
 def test_each_card_is_a_dot_of_its_class_and_one_unlike_all_others_is_named() -> None:
     usual = [reading(f"card {number}", 1 + 0.001 * number) for number in range(-4, 5)]
     slow = reading("card slow", 0.97)
