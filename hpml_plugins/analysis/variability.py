@@ -69,7 +69,7 @@ class ObservedReadings:
     same: the variance of a run on the same card, for each observation.  references: one for each
     observation, NaN if its visit has none.  lines: the readings of each point of `observations`,
     one class each.  places: what each line measures.  names: of the cards, by their numbers.
-    asked: the pools whose spreads are needed; None: all.
+    asked: the lines whose spreads are needed; None: all.
     """
 
     observations: Observations
@@ -89,34 +89,43 @@ class ObservedReadings:
         """The number of each line → its spread, estimated without these cards."""
         cards = frozenset(without)
         if cards not in self._known:
-            found = estimate_points(self.cards, self.numbers_of(cards), self.asked)
-            between = Estimated(*(each[self.cards.point] for each in found))
-            spreads = estimate_spreads(self.observations, self.same, between)
+            found = estimate_points(self.cards, self.numbers_of(cards), self.pools)
+            rows = list(self.first.values())
+            between = Estimated(*(each[self.cards.point[rows]] for each in found))
+            same = Estimated(*(each[rows] for each in self.same))
+            spreads = estimate_spreads(self.observations.only(rows), same, between)
             self._known[cards] = dict(zip(self.first, spreads, strict=True))
         return self._known[cards]
 
     def part(self, lines: Collection[int]) -> ObservedReadings:
         """The observations that determine the spreads of some lines: those of the families of their
         pools.  lines: their numbers."""
-        asked = frozenset(int(self.cards.pool[self.first[number]]) for number in lines)
-        families = frozenset(self.cards.family[list(asked)].tolist())
+        pools = {int(self.cards.pool[self.first[number]]) for number in lines}
+        families = frozenset(self.cards.family[list(pools)].tolist())
         if families not in self._parts:
             chosen = np.isin(self.cards.family[self.cards.pool], list(families))
-            observations = vars(self.observations).values()
             self._parts[families] = dataclasses.replace(
                 self,
-                observations=Observations(*(each[chosen] for each in observations)),
+                observations=self.observations.only(chosen),
                 cards=self.cards.only(chosen),
                 same=Estimated(*(each[chosen] for each in self.same)),
                 references=self.references[chosen],
             )
-        return dataclasses.replace(self._parts[families], asked=asked)
+        return dataclasses.replace(self._parts[families], asked=frozenset(lines))
 
     @functools.cached_property
     def first(self) -> dict[int, int]:
-        """The number of each line → the number of its first observation."""
+        """The number of each line whose spread is needed → the number of its first observation."""
         numbers, first = np.unique(self.observations.point, return_index=True)
-        return dict(zip(numbers.tolist(), first.tolist(), strict=True))
+        found = zip(numbers.tolist(), first.tolist(), strict=True)
+        return {
+            line: row for line, row in found if self.asked is None or line in self.asked
+        }
+
+    @functools.cached_property
+    def pools(self) -> frozenset[int]:
+        """The pools of these lines."""
+        return frozenset(self.cards.pool[list(self.first.values())].tolist())
 
     @functools.cached_property
     def _known(self) -> dict[frozenset[str], dict[int, Spread]]:
@@ -187,7 +196,7 @@ def adjusted_spreads(
         return {}
     values = np.where(usable, cards.value - slopes * known, math.nan)
     adjusted = dataclasses.replace(cards, value=values)
-    between = estimate_points(adjusted, pools=observed.asked)
+    between = estimate_points(adjusted, pools=observed.pools)
     of_type = functools.cache(references.of_type)
     made: dict[int, Adjusted] = {}
     for number, spread in observed.spreads(without).items():

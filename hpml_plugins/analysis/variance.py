@@ -79,6 +79,10 @@ class Observations:
     card: Array
     run: Array
 
+    def only(self, chosen: Any) -> Observations:
+        """The chosen observations.  chosen: their numbers, or a mask."""
+        return Observations(*(each[chosen] for each in vars(self).values()))
+
 
 class Spread(NamedTuple):
     """Variances of a value's natural logarithm, and their degrees of freedom.

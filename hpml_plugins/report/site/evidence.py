@@ -68,7 +68,7 @@ def find_evidence(history: History, *, keeps: bool = False) -> list[ClassResult]
     code.
 
     keeps: take the results from the user's cache if all inputs are the same. For this repository's
-    results the back-test takes a tenth of the CPU time of publishing.
+    results the back-test takes 8 s of one CPU.
     """
     if not keeps:
         return _back_test(history)
