@@ -206,6 +206,20 @@ def test_a_chart_s_numbers_and_picture_can_be_downloaded(site: Site) -> None:
     assert ElementTree.parse(download.value.path()).getroot().tag.endswith("}svg")
 
 
+def test_a_page_is_printed_with_its_charts_as_images(site: Site) -> None:
+    tab = site.open("workload-toy.html")
+    chart, image = (
+        tab.locator(f"#toy-over_size {each}") for each in ("object", ".printed")
+    )
+    assert (chart.is_visible(), image.is_visible()) == (True, False)
+    tab.emulate_media(media="print")
+    assert (chart.is_visible(), image.is_visible()) == (False, True)
+    assert image.get_attribute("src") == chart.get_attribute("data")
+    image.scroll_into_view_if_needed()
+    tab.wait_for_function("() => document.querySelector('.printed').naturalWidth > 300")
+    tab.emulate_media(media="screen")
+
+
 def test_without_script_a_plugin_s_page_has_its_charts_and_tables(
     published: Path, browser: Any
 ) -> None:
