@@ -183,22 +183,32 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
         return Estimate(self.value, self.low, self.high, self.count)
 
     @property
+    def lacks_spread(self) -> bool:
+        """Whether nothing shows how far such values vary between cards. What is assumed of the
+        speed of cards then holds for no loss, error or accuracy."""
+        if self.physics is not Physics.DERIVED or self.spread is None:
+            return False
+        return self.spread.is_assumed
+
+    @property
     def has_interval(self) -> bool:
         """Whether `estimate` has an interval."""
         if self.physics is Physics.FOREIGN:
             return self.low is not None and math.isfinite(self.low)
+        if self.lacks_spread:
+            return False
         return self.spread is not None and self.spread != EXACT
 
     @property
     def estimate(self) -> Estimate:
         """The value with the 95 % interval for the next run on another card of this type.
 
-        A result of a foreign asv project keeps asv's own interval; counted values and values not
-        above 0 have none.
+        A result of a foreign asv project keeps asv's own interval; counted values, values not above
+        0 and those of which nothing is known between cards have none.
         """
         if self.physics is Physics.FOREIGN:
             return self.own
-        if self.spread is None or self.spread == EXACT:
+        if self.spread is None or not self.has_interval:
             return Estimate(self.value, None, None, self.count)
         factor = math.exp(
             half_width(

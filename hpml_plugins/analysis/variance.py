@@ -95,6 +95,14 @@ class Spread(NamedTuple):
     any_card: float
     any_freedom: float
 
+    @property
+    def is_assumed(self) -> bool:
+        """Whether next to nothing was repeated: values of this kind were measured on one card, and
+        how its runs vary is as good as unknown."""
+        between = self.any_card - self.same_card
+        is_guess = math.isclose(between, UNKNOWN_CARDS**2, rel_tol=1e-6)
+        return is_guess and self.same_freedom <= LEAST_FREEDOM
+
 
 class Estimated(NamedTuple):
     """For each of several items, the variance of a value's logarithm, its degrees of freedom, and

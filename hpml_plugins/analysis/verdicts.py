@@ -32,6 +32,7 @@ NOTHING_REPEATED = "no repeated runs show how much a value at or below 0 varies"
 DIFFERENT_PROBLEMS = "different problems: "
 NO_DIRECTION = "neither direction is better"
 UNKNOWN_SPREAD = "its variation is unknown"
+NO_SECOND_CARD = "its variation between cards is unknown"
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,8 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
     ratio = b.value / a.value if positive else None
     unjudged = Difference("AMBIGUOUS", ratio, direction=direction, change=change)
     exact = a.physics is b.physics is Physics.COUNTED
-    if a.value == b.value and (exact or a.spread is None or b.spread is None):
+    unknown = a.spread is None or b.spread is None or _lack_spread(a, b)
+    if a.value == b.value and (exact or unknown):
         return Difference(
             "SAME", 1.0 if positive else None, direction=direction, change=change
         )
@@ -216,7 +218,18 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
         return _difference_of_changes(a, b, unjudged)
     if a.spread is None or b.spread is None:
         return dataclasses.replace(unjudged, reason=UNKNOWN_SPREAD)
+    if _lack_spread(a, b):
+        return dataclasses.replace(unjudged, reason=NO_SECOND_CARD)
     return _difference_of_ratios(a, b, unjudged)
+
+
+def _lack_spread(a: MeasuredValue, b: MeasuredValue) -> bool:
+    """Whether values of different cards are compared although nothing shows how far they vary
+    between cards."""
+    if not (a.lacks_spread or b.lacks_spread):
+        return False
+    of_a, of_b = ({each.card for each in side.levels} or {side.card} for side in (a, b))
+    return not of_a & of_b
 
 
 def _difference_of_changes(

@@ -12,6 +12,7 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.report.site.changes import Judged, Shift
 from hpml_plugins.report.site.matrix import TaskRow, TypeColumn
+from hpml_plugins.report.site.tasks import SPREAD_UNKNOWN
 
 #: The most regressions that are listed.
 MOST_SHIFTS = 2
@@ -154,6 +155,8 @@ def answer_of_workload(
     told = []
     for number, cell in list(row.cells.items())[:MOST_TYPES]:
         text = formatting.estimate(cell.number.estimate, row.metric.unit)
+        if cell.number.lacks_spread:
+            text += f", {SPREAD_UNKNOWN}"
         of_peak = f", {100 * cell.share:.0f} % of the published peak" if cell.share else ""
         told.append(f"{labels[number]}: {text}{of_peak}")
     more = len(row.cells) - len(told)

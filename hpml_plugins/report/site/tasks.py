@@ -23,6 +23,8 @@ from hpml_plugins.store.declarations import asv_name
 
 #: Said of two values of a row whose types never measured the same code with the same software.
 OTHER_CODE = "different code or software"
+#: Said of a value that nothing shows how far it varies; see `MeasuredValue.lacks_spread`.
+SPREAD_UNKNOWN = "spread unknown"
 #: The most rows of a page whose registry has no tasks.
 MOST_ROWS = 12
 
@@ -165,5 +167,8 @@ def describe(row: TaskRow) -> str:
 
 
 def texts(cell: TaskCell, unit: str) -> tuple[str, str]:
-    """The number with its unit, and half the width of its interval, "" without one."""
+    """The number with its unit, and half the width of its interval, or that its spread is unknown;
+    "" for a count."""
+    if cell.number.lacks_spread:
+        return formatting.quantity(cell.number.value, unit), SPREAD_UNKNOWN
     return formatting.split_estimate(formatting.estimate(cell.number.estimate, unit))
