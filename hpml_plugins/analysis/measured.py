@@ -72,8 +72,9 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
     see `code_of`.  card: see `card_of`.  hardware: see `hardware_of`.  started: Unix time, s.
     rounds: see `_variance_by_rounds`.  several_rounds: whether it is the median of several rounds.
     timing: see `signature`; metrics with the same signature belong to one timing.  run: the
-    Record's.  reference: the natural logarithm of the time of the reference step of its class and
-    visit, negative for a rate; None without one.  adjusted: see `hpml_plugins.analysis.reference`.
+    Record's.  power: of an energy by `Bench.energy`: the mean power under load, W; else 0.
+    reference: the natural logarithm of the time of the reference step of its class and visit,
+    negative for a rate; None without one.  adjusted: see `hpml_plugins.analysis.reference`.
     levels: the result of each card, for several Records.  spread: see `fill_in_spreads`; None for
     values that are not above 0.  unlike_runs: the number of runs left out of the mean because most
     cards have another class.  scatter: for values not above 0, the variance of another run and its
@@ -103,6 +104,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
     reference: float | None = None
     adjusted: Adjusted | None = None
     unlike_runs: int = 0
+    power: float = 0.0
 
     @classmethod
     def of(cls, record: Record, name: str) -> MeasuredValue:
@@ -143,6 +145,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
                 **common,
             )
         medians = metric.round_medians if metric.rounds else ()
+        power = metric.info.get("power") if metric.unit == "J" else None
         return cls(
             value=own.value,
             low=own.low,
@@ -156,6 +159,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
             several_rounds=bool(metric.rounds),
             boosted=boosted,
             timing=timing,
+            power=power if isinstance(power, float) else 0.0,
             **common,
         )
 

@@ -129,15 +129,6 @@ def describe_limit(record: Record, roof: Roof, metric: str = "") -> str:
     return "this is the measured roof" if work and work[0].roof else ""
 
 
-def measured_power(record: Record) -> float | None:
-    """Mean power under the load of the point, W, from a metric measured by `bench.energy`; None if
-    there is none."""
-    found = (
-        metric.info.get("power") for metric in record.metrics.values() if metric.unit == "J"
-    )
-    return next((watts for watts in found if isinstance(watts, float)), None)
-
-
 def _published(record: Record, work: DeclaredWork) -> Limit:
     types = {_type_of(gpu) for gpu in record.gpus[: work.gpus]}
     card = types.pop() if len(types) == 1 else None

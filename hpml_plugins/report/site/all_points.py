@@ -4,7 +4,7 @@ filters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from hpml_plugins.model import formatting
 from hpml_plugins.report.site.matrix import TaskRow, TypeColumn
@@ -20,23 +20,31 @@ from hpml_plugins.report.site.tasks import judge_rows, texts
 MOST_FURTHER = 6
 
 
+def in_order(rows: Sequence[TaskRow], columns: Sequence[TypeColumn]) -> dict[str, TaskRow]:
+    """The rows by their names on the page; benchmarks measured on most of these columns come
+    first."""
+    numbers = {column.number for column in columns}
+    ordered = sorted(rows, key=_reach(rows, numbers))
+    return {f"p{place}": row for place, row in enumerate(ordered)}
+
+
 def write_points(
-    rows: Sequence[TaskRow],
+    named: Mapping[str, TaskRow],
     columns: Sequence[TypeColumn],
     names: Sequence[str],
     shown_count: int,
     folder: SiteFolder,
     place: str,
 ) -> None:
-    """Write the files.  columns: those of the page.  names: of all types, in the order of the
-    matrix.  shown_count: GPUs of the columns shown initially."""
+    """Write the files.  named: see `in_order`.  columns: those of the page.  names: of all types,
+    in the order of the matrix.  shown_count: GPUs of the columns shown initially."""
     numbers = [column.number for column in columns]
-    rows = sorted(rows, key=_reach(rows, set(numbers)))
+    rows = list(named.values())
     folder.write_data(
         f"{place}/points.js",
         [
-            (_words(row, names), _row(place, row, columns, names, shown_count))
-            for place, row in enumerate(rows)
+            (_words(row, names), _row(name, row, columns, names, shown_count))
+            for name, row in named.items()
         ],
     )
     for base in numbers:
@@ -51,7 +59,7 @@ def write_points(
 
 
 def _reach(rows: Sequence[TaskRow], numbers: set[int]) -> Callable[[TaskRow], int]:
-    """Sort key: benchmarks measured on most of these columns come first."""
+    """Sort key: on how many of these columns a row's benchmark was measured, most first."""
     found: dict[str, int] = {}
     for row in rows:
         name = row.metric.benchmark.name
@@ -68,7 +76,7 @@ def _words(row: TaskRow, names: Sequence[str]) -> str:
 
 
 def _row(
-    place: int,
+    name: str,
     row: TaskRow,
     columns: Sequence[TypeColumn],
     names: Sequence[str],
@@ -77,15 +85,11 @@ def _row(
     shown = {column.number for column in columns}
     return fill(
         "all_row.html",
-        place=f"p{place}",
+        place=name,
         row=row,
         columns=columns,
         shown_count=shown_count,
-        cells={
-            number: show_cell(row, cell)
-            for number, cell in row.cells.items()
-            if number in shown
-        },
+        cells={number: show_cell(row, number) for number in row.cells if number in shown},
         about=row.point,
         also=list(_further(row, shown, names)),
     )

@@ -1,9 +1,9 @@
 """The first page, `index.html`: four answers, then GPU types by workload, each with its interval,
 its share of the published peak, and the ratio to a base with its bound.
 
-Its script reads `compare/verdicts-N.js` when a reader chooses another base, and `compare/row-N.js`,
-the cards and Records behind a row, when a reader opens one. The rows of all points: see
-`all_points`.
+Its script reads `compare/verdicts-N.js` when a reader chooses another base, `compare/joules-N.js`
+when one chooses values per joule, and `compare/row-N.js`, the cards and Records behind a row, when
+one opens it. The rows of all points: see `all_points`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from hpml_plugins.model import formatting
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site import answers
-from hpml_plugins.report.site.all_points import write_points
+from hpml_plugins.report.site.all_points import in_order, write_points
 from hpml_plugins.report.site.card_strips import draw
 from hpml_plugins.report.site.changes import Judged, Shift
+from hpml_plugins.report.site.joules import ratios_per_joule
 from hpml_plugins.report.site.matrix import Matrix, TaskRow, TypeColumn
 from hpml_plugins.report.site.nodes import Gaps
 from hpml_plugins.report.site.page import SiteFolder, day, fill, point_link, run_command
@@ -87,7 +88,13 @@ def write_compare_page(
     for each, of_base in fragments.items():
         folder.write_data(f"{FOLDER}/verdicts-{each}.js", of_base)
     shown_count = next((each.count for each in columns if each.number == base), 0)
-    write_points(points, columns, names, shown_count, folder, FOLDER)
+    named = in_order(points, columns)
+    write_points(named, columns, names, shown_count, folder, FOLDER)
+    named |= {str(number): row for number, row in enumerate(rows)}
+    for each in numbers:
+        folder.write_data(
+            f"{FOLDER}/joules-{each}.js", ratios_per_joule(named, each, numbers)
+        )
     for number, row in enumerate(rows):
         if row.cells:
             folder.write_data(f"{FOLDER}/row-{number}.js", _drawer(row, columns))

@@ -19,7 +19,7 @@ from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.charts import COLOURS, look
 from hpml_plugins.report.reading import Hardware, History, Outcome, TrackedMetric
-from hpml_plugins.report.shares import measured_power, share_of_peak
+from hpml_plugins.report.shares import share_of_peak
 from hpml_plugins.store import of_node
 
 Regime = Literal["settled", "boost"]
@@ -102,14 +102,12 @@ class TaskCell:
     code.
 
     number: in the regime of the row.  share: of the published peak, 0 to 1; None if unknown.
-    watts: of the board under this load, from the newest Record; 0 if not measured.  values: of all
-    metrics of the point, settled.  runs: all its measured Records, with any code; the cells of all
-    metrics of a point share them.
+    values: of all metrics of the point, settled.  runs: all its measured Records, with any code;
+    the cells of all metrics of a point share them.
     """
 
     number: MeasuredValue
     share: float | None = None
-    watts: float = 0.0
     values: Values = field(default_factory=dict, repr=False)
     runs: _SideRuns = field(default_factory=lambda: SideRuns.of(()), repr=False)
 
@@ -256,7 +254,7 @@ def _rows(
             if newest is None:
                 continue
             missing = False
-            outcome, value, machine = newest
+            outcome, value = newest
             if value is None:
                 failed.add(column.number)
                 continue
@@ -264,11 +262,9 @@ def _rows(
             has_code = bool(known.of_code(value.code))
             values = known.values(value.code) if has_code else outcome.readings
             if metric.metric in values:
-                current = metric.benchmark.current.get((point, machine))
-                watts = (measured_power(current[1]) if current else None) or 0.0
                 number = values[metric.metric]
                 share = _share(metric, point, column, number)
-                cells[column.number] = TaskCell(number, share, watts, values, known)
+                cells[column.number] = TaskCell(number, share, values, known)
         if missing:  # the page of nodes gives the reason
             continue
         title = metric.title
@@ -285,23 +281,21 @@ def _rows(
 
 
 def _at_boost(row: TaskRow, column: TypeColumn, cell: TaskCell) -> TaskCell:
-    """The cell in the regime boost, without the power of a burst, for which the sensor is too
-    slow."""
+    """The cell in the regime boost."""
     number = at_boost(cell.number)
     share = _share(row.metric, row.point, column, number)
-    watts = 0.0 if cell.number.boosted else cell.watts
-    return replace(cell, number=number, share=share, watts=watts)
+    return replace(cell, number=number, share=share)
 
 
 def _newest(
     metric: TrackedMetric, point: str, column: TypeColumn
-) -> tuple[Outcome, MeasuredValue | None, str] | None:
-    """The newest result of a column's machines, and its machine; without a value it failed."""
+) -> tuple[Outcome, MeasuredValue | None] | None:
+    """The newest result of a column's machines; without a value it failed."""
     results = []
     for name in column.machines:
         for outcome, value in metric.newest_first(point, name):
             if value or outcome.status == "failed":
-                results.append((outcome, value, name))
+                results.append((outcome, value))
                 break
     rank = metric.benchmark.index.rank
     return max(results, key=lambda each: rank(each[0]), default=None)

@@ -11,7 +11,8 @@ from typing import Any
 
 from hpml_plugins.analysis.verdicts import DIFFERENT_PROBLEMS, MARGIN, Difference
 from hpml_plugins.model import formatting
-from hpml_plugins.report.site.matrix import TaskCell, TaskRow
+from hpml_plugins.report.site.joules import per_joule
+from hpml_plugins.report.site.matrix import TaskRow
 from hpml_plugins.report.site.page import fill
 from hpml_plugins.report.site.tasks import RowDifference, texts
 
@@ -107,30 +108,23 @@ def show_verdict(row: TaskRow, found: RowDifference, reach: float) -> dict[str, 
 
 def show_cells(row: TaskRow) -> dict[int, dict[str, Any]]:
     """Column → its cell in the form used by the page."""
-    return {number: show_cell(row, cell) for number, cell in row.cells.items()}
+    return {number: show_cell(row, number) for number in row.cells}
 
 
-def show_cell(row: TaskRow, cell: TaskCell) -> dict[str, Any]:
+def show_cell(row: TaskRow, column: int) -> dict[str, Any]:
     """A cell in the form used by the page."""
+    cell = row.cells[column]
     unit = row.metric.unit
-    value = cell.number.value
     text, interval = texts(cell, unit)
-    is_rate = unit == "Hz" or unit.endswith("/s")
-    joule = ""
-    if cell.watts:
-        if is_rate:
-            joule = formatting.quantity(value / cell.watts, unit).replace("/s", "/J")
-        else:
-            joule = formatting.quantity(value * cell.watts, "J")
+    joules = per_joule(row, column)
     return {
         "text": text,
         "interval": interval,
         "regime": REGIMES.get(cell.number.regime, ""),
         "cards": cell.cards,
         "share": None if cell.share is None else round(100 * cell.share),
-        "joule": joule,
-        "watts": cell.watts,
-        "value": f"{value:.7g}",
-        "per": "rate" if is_rate else "time" if unit == "s" else "",
+        "joule": joules.texts if joules else (),
+        "joule_cards": len(joules.cards) if joules else 0,
+        "value": f"{cell.number.value:.7g}",
         "unit": formatting.shown_unit(unit).label,
     }

@@ -368,7 +368,6 @@ def test_unlike_regimes_are_never_compared(results: Results) -> None:
         [pytest.approx(0.5e-5), pytest.approx(1.0e-5)],
     ]
     assert [row.readings(1)[0].regime for row in rows] == ["sustained", "boost"]
-    assert {cell.watts for cell in rows[1].cells.values()} == {0.0}  # no sensor is so fast
     settled, boost = judge_rows(rows, 0, 1).values()
     assert settled.times == pytest.approx(1.0)
     assert boost.times == pytest.approx(0.5)

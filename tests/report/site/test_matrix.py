@@ -19,7 +19,6 @@ from site_history import read
 from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.report.reading import hardware_of
 from hpml_plugins.report.site.matrix import Costs, Matrix, TaskCell, TaskRow, build
 from hpml_plugins.report.site.page import graph_link, point_link
@@ -483,24 +482,6 @@ def test_prices_are_those_of_all_gpus_of_a_column(add: Add, tmp_path: Path) -> N
     )
     known, odd = made.columns
     assert (known.price, odd.price) == (7.0, None)  # 2 × 3.5
-
-
-def test_a_cell_has_the_power_that_was_measured(add: Add, tmp_path: Path) -> None:
-    add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
-    record = a_record(
-        "softmax",
-        {"time": 0.001, "energy": MetricSamples("J", "lower", [0.4], {"power": 512.3})},
-        gpu="NVIDIA H200",
-        params={"cols": 64},
-        machine="node1",
-        commit=OLD,
-        started=9.0,
-        work={"time": DeclaredWork(bytes=2.4e9, gpus=1)},
-    )
-    append_record(record_file(tmp_path / "results", "node1", OLD), record)
-    made = build(read(tmp_path / "results", BENCHMARKS, DATES), Costs({}))
-    measured, other = (row.cells[0] for row in made.rows)
-    assert (measured.watts, other.watts) == (512.3, 0.0)
 
 
 def test_importing_the_publisher_is_cheap() -> None:

@@ -124,6 +124,10 @@
             value.textContent = by === "money" ? per_price(cell) : by === "joule" ? cell.dataset.joule ?? "no power measured" :
                 value.dataset.speed;
             value.classList.toggle("other", by !== "speed");
+            const about = all("small", cell)[0];
+            about.dataset.speed ??= about.innerHTML;
+            if (by === "joule") about.textContent = cell.dataset.jouleCards ?? "";
+            else about.innerHTML = about.dataset.speed;
         });
         draw_verdicts(by);
     }
@@ -159,8 +163,8 @@
         if (!number || drawn === number && by === "speed" && !unfolded) {
             return;
         }
-        const files = ["verdicts", ...(unfolded ? ["points"] : [])].map((name) => hpml.read(`compare/${name}-${number}.js`));
-        const found = await Promise.all(files);
+        const names = by === "joule" ? ["joules"] : ["verdicts", ...(unfolded ? ["points"] : [])];
+        const found = await Promise.all(names.map((name) => hpml.read(`compare/${name}-${number}.js`)));
         if (turn !== asked) {
             return;
         }
@@ -170,24 +174,22 @@
             if (place && row) {
                 const of_column = found.map((each) => each[cell.dataset.column ?? ""]);
                 place.innerHTML = of_column.map((each) => each?.[row.dataset.row ?? ""] ?? "").join("");
-                if (by !== "speed") rescale(place, all(`td[data-column="${number}"] a.cell`, row)[0], all("a.cell", cell)[0], by);
+                if (by === "money") rescale(place, all(`td[data-column="${number}"] a.cell`, row)[0], all("a.cell", cell)[0]);
             }
         });
     }
 
-    /** The ratio of the speeds, as one per joule or price: multiplied by what the base takes over what this takes.
-     * @param {HTMLElement} place @param {HTMLElement | undefined} of_base @param {HTMLElement} cell @param {string} by */
-    function rescale(place, of_base, cell, by) {
+    /** The ratio of the speeds, as one per price: multiplied by what the base costs over what this costs.
+     * @param {HTMLElement} place @param {HTMLElement | undefined} of_base @param {HTMLElement} cell */
+    function rescale(place, of_base, cell) {
         const told = all("[data-low]", place)[0];
-        const [of_other, here] = [of_base, cell].map((each) => {
-            return each ? by === "joule" ? Number(each.dataset.watts ?? 0) : price_of(each) : 0;
-        });
+        const [of_other, here] = [of_base, cell].map((each) => each ? price_of(each) : 0);
         if (!told || !of_other || !here) {
             place.textContent = "";
             return;
         }
         const ends = [told.dataset.low, told.dataset.high].map((end) => (Number(end) * of_other / here).toFixed(2));
-        place.textContent = [...new Set(ends)].join(" to ") + (by === "joule" ? "× per joule" : "× for the price");
+        place.textContent = `${[...new Set(ends)].join(" to ")}× for the price`;
     }
 
     /** Unfold what stands behind a row, or fold it.
