@@ -24,12 +24,21 @@ BUSY_POWER = 0.25
 MEMORY_STEP = 0.05
 
 
+#: The value of a fact that a Record lacks, where this is told at all.
+NOT_KNOWN = "not known"
+
+
 class Confounder(NamedTuple):
     """One fact in which two Records differ. a, b: its value in each, in words."""
 
     name: str
     a: str
     b: str
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether both Records tell the fact."""
+        return NOT_KNOWN not in (self.a, self.b)
 
     def __str__(self) -> str:
         return f"{self.name} {self.a} → {self.b}"
@@ -145,7 +154,7 @@ def _number(facts: Mapping[str, Any], key: str) -> float:
 
 def _conditions(a: Record, b: Record) -> Iterator[Confounder]:
     """Relevant differences in what else happened on the machine."""
-    shares = [describe_share(each) or "not known" for each in (a, b)]
+    shares = [describe_share(each) or NOT_KNOWN for each in (a, b)]
     if shares[0] != shares[1]:
         yield Confounder("share of the host", *shares)
     if a.is_busy != b.is_busy and all("other_cpus" in each.conditions for each in (a, b)):
@@ -212,7 +221,7 @@ def _neighbours(record: Record) -> _Neighbours:
         return _Neighbours("idle", idle=True) if none else _Neighbours("")
     conditions = record.conditions
     if not {"other_gpus_utilization", "other_gpus_power"} & conditions.keys():
-        return _Neighbours("not known")  # MIG devices: NVML reports neither value
+        return _Neighbours(NOT_KNOWN)  # MIG devices: NVML reports neither value
     used = conditions.get("other_gpus_utilization", 0.0)
     power = conditions.get("other_gpus_power", 0.0)
     limit = max((_number(gpu, "power_limit") for gpu in record.gpus), default=0)

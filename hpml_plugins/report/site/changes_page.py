@@ -106,7 +106,7 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
     date = history.date_of(change.first)
     sides = metric.at((change.last, change.first), series.label, machine, series.branch)
     newest = series.newest if change.is_undone_by(series.newest) else None
-    differing, open_cause = _explain([side for side in sides if side], metric.metric)
+    differing, open_cause = explain([side for side in sides if side], metric.metric)
     return {
         "title": metric.title,
         "point": series.label,
@@ -139,17 +139,19 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
     }
 
 
-def _explain(sides: Sequence[Outcome], metric: str) -> tuple[str, str]:
+def explain(sides: Sequence[Outcome], metric: str) -> tuple[str, str]:
     """What differs besides the commit, and, if nothing known does, why the cause is open all the
     same; both in words. sides: those before and after a change, each left out if unknown."""
     rounds = [stored_rounds(side) for side in sides if side.file]
     if len(rounds) < 2:
         return "", NO_RECORDS
     records = [join_rounds(each)[0] for each in rounds]
-    if found := differences(*records):
-        return "; ".join(map(str, found)), ""
+    found = differences(*records)
+    told = "; ".join(map(str, found))
+    if any(each.is_certain for each in found):
+        return told, ""
     on_host = any(depends_on_host(each, metric) for each in records)
-    return "", why_cause_is_open(*rounds, on_host=on_host)
+    return "", why_cause_is_open(*rounds, on_host=on_host) or told
 
 
 def describe_steps(change: Change, history: History) -> str:

@@ -10,11 +10,17 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from feeds import ATOM, feed_of
+from records import a_record
 from site_history import BANDWIDTH, H200, TIME, around
 from workload_pages import dots, read_point
 
+from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.model.serialization import encode
+from hpml_plugins.report.reading import Outcome
+from hpml_plugins.report.site.changes_page import NO_RECORDS, explain
 from hpml_plugins.terminal import escape_direction, printable
 
 
@@ -88,6 +94,47 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
         mark = rf'class="change {verdict}" d="M[\d.]+ [\d.]+{tip}'
         assert len(re.findall(mark, point)) == 1
     assert sum("2.00× (+100 %)" in each for each in dots(point)) == 1
+
+
+def test_what_only_one_record_tells_is_no_change_of_circumstances(tmp_path: Path) -> None:
+    """Records of November 2026 began to tell the share of the host: it was not another one."""
+    whole = {"virtual": True, "host_cpus": 2, "num_cpu": 2, "boot": "b", "gpus": []}
+
+    def side(commit: str, started: float, node: dict[str, Any], **facts: Any) -> Outcome:
+        record = a_record(
+            "toy",
+            {"time": MetricSamples("s", "lower", [1.0, 1.1], {"timer": "perf_counter"})},
+            commit=40 * commit,
+            started=started,
+            run=commit,
+            node=node,
+            source={"sha256": 64 * commit},
+            **facts,
+        )
+        file = tmp_path / commit
+        file.write_bytes(encode(record) + b"\n")
+        return msgspec.structs.replace(Outcome.of(record, (0,)), file=str(file))
+
+    untold = side("a", 1.0, {"gpus": []})
+    told = side("b", 2.0, whole)
+    assert explain([untold, told], "time") == (
+        "",
+        "which host, and what share of it, is not known",
+    )
+    other = side("c", 3.0, {**whole, "boot": "another"})
+    assert explain([told, other], "time") == ("boot b → another", "")
+    # what else differs is told with what is not known
+    stack = side("d", 2.0, whole, packages={"torch": "2"})
+    before = side("e", 1.0, {"gpus": []}, packages={"torch": "1"})
+    differing, cause = explain([before, stack], "time")
+    assert (differing, cause) == (
+        "torch 1 → 2; share of the host not known → a whole virtual machine",
+        "",
+    )
+    # asv's own results are of no file of Records
+    assert (
+        explain([msgspec.structs.replace(untold, file=""), told], "time")[1] == NO_RECORDS
+    )
 
 
 @pytest.mark.parametrize(
