@@ -191,8 +191,17 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
         )
 
 
+#: msgpack, unlike JSON, has infinite numbers.
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Outcome])
+
+
+def encode_for_digest(value: object) -> bytes:
+    """A value as bytes, which differ if anything in it differs."""
+    try:
+        return _ENCODER.encode(value)
+    except (OverflowError, UnicodeEncodeError):  # a number of more than 64 bits
+        return repr(value).encode(errors="backslashreplace")
 
 
 @dataclass
@@ -221,6 +230,7 @@ class TrackedBenchmark:
     points: dict[str, Texts] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
     current: dict[tuple[str, str], tuple[Outcome, Record]] = field(default_factory=dict)
+    _digests: dict[tuple[str, str], bytes] = field(default_factory=dict, repr=False)
 
     def in_order(self, record: Record) -> Record:
         """The Record with its parameters in the order of the current declaration."""
@@ -230,6 +240,13 @@ class TrackedBenchmark:
         ordered = known | record.params
         same = list(ordered) == list(record.params)
         return record if same else replace(record, params=ordered)
+
+    def digest(self, place: tuple[str, str]) -> bytes:
+        """A digest of what is kept of all Records of a place, in the order of the index."""
+        if place not in self._digests:
+            stored = encode_for_digest(self.index.stored(place))
+            self._digests[place] = hashlib.sha256(stored).digest()
+        return self._digests[place]
 
     def explain(self, label: str) -> dict[str, str]:
         """The terms of a point: parameter or `parameter=value` → its meaning."""

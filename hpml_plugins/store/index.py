@@ -87,6 +87,9 @@ class Index(Generic[Place, Item]):
     def __iter__(self) -> Iterator[Place]:
         return iter(self._items)
 
+    def __contains__(self, place: object) -> bool:
+        return place in self._items
+
     @property
     def branches(self) -> list[str]:
         """The branches that have a line; "" is the first branch."""

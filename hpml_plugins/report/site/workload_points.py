@@ -9,17 +9,13 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import msgspec
-
-from hpml_plugins.report.reading import History, TrackedBenchmark
+from hpml_plugins.report.reading import History, TrackedBenchmark, encode_for_digest
 from hpml_plugins.report.site.matrix import TaskRow, TypeColumn
 from hpml_plugins.report.site.page import SiteFolder, point_anchor
 from hpml_plugins.report.site.point_details import PointDetails, SeriesByPlace, list_records
 from hpml_plugins.report.site.unchanged import digest_part
-
-_ENCODER = msgspec.msgpack.Encoder()
 
 
 @dataclass(frozen=True)
@@ -32,6 +28,10 @@ class WorkloadPoints:
     columns: Sequence[TypeColumn]
     series: SeriesByPlace
     folder: SiteFolder
+    #: The parts of the page that exist.
+    _filled: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    #: See `_commits`.
+    _told: dict[frozenset[str], bytes] = field(default_factory=dict, init=False, repr=False)
 
     def lead(self, row: TaskRow) -> str:
         """The details of a row with the Records of its point, as a part of the page."""
@@ -56,60 +56,80 @@ class WorkloadPoints:
         return found
 
     def _details(self, row: TaskRow) -> str:
-        return PointDetails(
-            self.history, row, self.columns, self.series, self.folder.commit_url
-        ).fill()
+        anchor = row_anchor(row)
+        if anchor not in self._filled:
+            of_row = PointDetails(
+                self.history, row, self.columns, self.series, self.folder.commit_url
+            )
+            self._filled[anchor] = of_row.fill()
+        return self._filled[anchor]
 
     def _records(self, label: str) -> str:
-        return list_records(self.history, self.benchmark, label, self.folder.commit_url)
+        place = f" {label}"  # an anchor begins with a metric
+        if place not in self._filled:
+            url = self.folder.commit_url
+            self._filled[place] = list_records(self.history, self.benchmark, label, url)
+        return self._filled[place]
 
     def _digest(self, labels: Sequence[str]) -> str:
-        """A digest of everything that `PointDetails` and `list_records` show of these points; empty
-        if a parameter has more than 64 bits."""
-        shown = hashlib.sha256()
-        try:
-            for told in self._shown(labels):
-                shown.update(_ENCODER.encode(told))
-        except OverflowError:
-            return ""
+        """A digest of everything that `PointDetails` and `list_records` show of these points."""
+        shown = hashlib.sha256(self._shared)
+        for told in self._shown(labels):
+            shown.update(encode_for_digest(told))
         return digest_part(shown.hexdigest())
 
-    def _shown(self, labels: Sequence[str]) -> Iterator[object]:
-        history = self.history
+    @functools.cached_property
+    def _shared(self) -> bytes:
+        """What the digests of all points have in common."""
         benchmark = self.benchmark
-        index = benchmark.index
-        yield self.folder.commit_url, history.branches, benchmark.name, benchmark.plugin
-        yield benchmark.heading, benchmark.terms
-        # the cells of a row follow from the outcomes of its columns
-        yield [(each.number, each.hardware, each.machines) for each in self.columns]
-        yield [
+        metrics = [
             (each.name, each.metric, each.unit, each.direction)
-            for each in history.metrics.values()
+            for each in self.history.metrics.values()
             if each.benchmark is benchmark
         ]
+        columns = [(each.number, each.hardware, each.machines) for each in self.columns]
+        names = benchmark.name, benchmark.plugin, benchmark.heading, benchmark.terms
+        branches = self.folder.commit_url, self.history.branches
+        return encode_for_digest((metrics, columns, names, branches))
+
+    def _shown(self, labels: Sequence[str]) -> Iterator[object]:
+        """The cells of a row are not among it: they follow from what was measured."""
+        benchmark = self.benchmark
         for label in labels:
-            yield label, benchmark.points[label], label in benchmark.declared
             rows = self._rows[label]
+            yield label, benchmark.points[label], label in benchmark.declared
             yield [(row.metric.name, row.regime, sorted(row.cells)) for row in rows]
-            for machine in history.machines:
-                outcomes = index.stored((label, machine.name))
-                if not outcomes:
+            for machine in self.history.machines:
+                place = label, machine.name
+                if place not in benchmark.index:
                     continue
-                yield machine.name, machine.hardware
-                for each in outcomes:
-                    standings = [index.standing(each, branch) for branch in index.branches]
-                    column = history.columns.get(each.revision)
-                    date = None if column is None else history.dates[column]
-                    yield each, standings, date
-                if current := benchmark.current.get((label, machine.name)):
+                yield machine.name, machine.hardware, benchmark.digest(place)
+                stored = benchmark.index.stored(place)
+                yield self._commits(frozenset(each.commit for each in stored))
+                if current := benchmark.current.get(place):
                     record = current[1]
-                    roof = history.roofs[machine.name]
+                    roof = self.history.roofs[machine.name]
                     yield record, list(map(roof.limit, record.work.values()))
                 for row in rows:
-                    for branch in index.branches:
-                        place = (row.metric.name, label, machine.name, branch)
-                        if found := self.series.get(place):
+                    for branch in benchmark.index.branches:
+                        of_branch = row.metric.name, label, machine.name, branch
+                        if found := self.series.get(of_branch):
                             yield found.levels, found.changes
+
+    def _commits(self, commits: frozenset[str]) -> bytes:
+        """Where commits are, and when they were made, as far as it is known.  commits: mostly the
+        same for all points of a benchmark."""
+        if commits not in self._told:
+            told = [self._commit(each) for each in sorted(commits)]
+            self._told[commits] = encode_for_digest(told)
+        return self._told[commits]
+
+    def _commit(self, commit: str) -> tuple[object, ...]:
+        order = self.benchmark.index.order
+        column = self.history.columns.get(order.get(commit, -1))
+        date = None if column is None else self.history.dates[column]
+        standings = [order.standing(commit, each) for each in self.benchmark.index.branches]
+        return commit, standings, date
 
 
 def row_anchor(row: TaskRow) -> str:

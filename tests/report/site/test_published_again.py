@@ -69,6 +69,13 @@ def a_changed_plugin(project: Project) -> None:
     )
 
 
+def a_second_branch(project: Project) -> None:
+    """Of commits that were measured when no branch of the site had them."""
+    file = project.folder / "asv.conf.json"
+    conf = json.loads(file.read_text())
+    file.write_text(json.dumps({**conf, "branches": ["main", "topic"]}))
+
+
 def contents(site: Path) -> dict[str, bytes | dict[str, Any]]:
     found: dict[str, bytes | dict[str, Any]] = {}
     for path in site.rglob("*"):
@@ -92,6 +99,7 @@ def contents(site: Path) -> dict[str, bytes | dict[str, Any]]:
         a_retracted_record,
         a_merged_file,
         a_changed_plugin,
+        a_second_branch,
     ],
 )
 def test_a_site_published_after_a_change_is_the_one_published_from_nothing(
@@ -100,6 +108,10 @@ def test_a_site_published_after_a_change_is_the_one_published_from_nothing(
     for day in range(4):
         measure(project, H200, day, float(day), 1e-5)
     project.add(LAPTOP, 0, {FLOP["name"]: [8.2e9]})
+    git(project.folder, "checkout", "-q", "-b", "topic", "HEAD^")
+    a_new_commit(project)
+    git(project.folder, "checkout", "-q", "main")
+    del project.commits[-1]
     project.publish()
     before = contents(project.html)
     (flop,) = project.html.glob("workload/resnet50*/0.js")
