@@ -36,9 +36,11 @@ def read_point(html_dir: Path, benchmark: str, metric: str, point: str = "") -> 
     """What a page shows of a point that a reader opens."""
     anchor = point_anchor(metric, point)
     page = (html_dir / workload_address(benchmark)).read_text(encoding="utf-8")
-    row = re.search(f'id="{re.escape(escape(anchor))}" data-file="([^"]+)"', page)
-    assert row, f"no row {anchor} on the page of {benchmark}"
-    point = next(each for each in read_data(html_dir, row[1]) if anchor in each)
+    row = re.search(f'id="{re.escape(escape(anchor))}" data-file=([0-9]+)', page)
+    folder = re.search('data-folder="([^"]+)"', page)
+    assert row and folder, f"no row {anchor} on the page of {benchmark}"
+    points = read_data(html_dir, f"{folder[1]}/{row[1]}.js")
+    point = next(each for each in points if anchor in each)
     return str(point[anchor] + point[""])
 
 

@@ -167,7 +167,7 @@ def write_workloads(
         points = WorkloadPoints(
             history, workload.benchmark, workload.rows, workload.columns, series, folder
         )
-        addresses = _write_points(workload, points)
+        place, files = _write_points(workload, points)
         lead = workload.lead
         plugin = of_plugin.get(workload.benchmark.plugin)
         folder.write_page(
@@ -177,7 +177,8 @@ def write_workloads(
             benchmark=workload.benchmark,
             cells=list(map(show_cells, workload.rows)),
             verdicts=_verdicts(workload),
-            addresses=addresses,
+            folder=place,
+            files=files,
             lead="" if lead is None else points.lead(workload.rows[lead]),
             sweep=sweep.draw_sweep(workload.rows, lead, workload.columns),
             reasons=_reasons(history, workload.benchmark),
@@ -199,18 +200,18 @@ def write_workloads(
     folder.write_page("moved.html", "history.html", **_old_history(history))
 
 
-def _write_points(workload: Workload, points: WorkloadPoints) -> list[str]:
+def _write_points(workload: Workload, points: WorkloadPoints) -> tuple[str, list[int]]:
     """Write the details of each row, and the Records of its point, which the point's rows share, in
-    files of several points; returns the address for each row."""
+    files of several points; returns their folder, and for each row the number of its file."""
     place = f"{FOLDER}/{workload.address.removeprefix('workload-').removesuffix('.html')}"
     labels = list(dict.fromkeys(row.point for row in workload.rows))
-    addresses: dict[str, str] = {}
+    numbers: dict[str, int] = {}
     for start in range(0, len(labels), POINTS_OF_FILE):
         of_file = labels[start : start + POINTS_OF_FILE]
-        address = f"{place}/{start // POINTS_OF_FILE}.js"
-        points.write(of_file, address)
-        addresses |= dict.fromkeys(of_file, address)
-    return [addresses[row.point] for row in workload.rows]
+        number = start // POINTS_OF_FILE
+        points.write(of_file, f"{place}/{number}.js")
+        numbers |= dict.fromkeys(of_file, number)
+    return place, [numbers[row.point] for row in workload.rows]
 
 
 def _verdicts(workload: Workload) -> list[dict[int, dict[str, Any]]]:

@@ -24,6 +24,7 @@
             }
             return;
         }
+        const file = `${row.closest("table")?.dataset.folder}/${row.dataset.file}.js`;
         const drawer = document.createElement("tr"), cell = document.createElement("td");
         const place = document.createElement("div");
         drawer.className = "drawer";
@@ -34,13 +35,13 @@
         row.after(drawer);
         link?.setAttribute("aria-expanded", "true");
         try {
-            const points = /** @type {Record<string, string>[]} */ (await hpml.read(row.dataset.file ?? ""));
+            const points = /** @type {Record<string, string>[]} */ (await hpml.read(file));
             const point = points.find((each) => row.id in each);
             if (!point) throw new Error(row.id);
             place.innerHTML = `${point[row.id]}${point[""]}`;
             prepare(place);
         } catch {
-            place.textContent = `${row.dataset.file} could not be loaded.`;
+            place.textContent = `${file} could not be loaded.`;
         }
     }
 
