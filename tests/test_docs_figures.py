@@ -152,5 +152,5 @@ class _Site:
         shown = read_point(self.html_dir, link.benchmark, link.metric, link.label)
         rows = shown.partition('class="records"')[2].split("<tr>")
         return any(
-            f"<td>{machine}</td>" in row and f"<code>{link.commit}" in row for row in rows
+            f"<td>{machine}<" in row and f"<code>{link.commit}" in row for row in rows
         )

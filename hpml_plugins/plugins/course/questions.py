@@ -29,6 +29,8 @@ BACK_TEST = "backtest"
 _MARKDOWN_LINK = re.compile(r"^(?P<docs>\.\./\.\./docs/)?(?P<stem>[\w/-]+)\.md(?P<anchor>#.*)?$")
 #: The placeholder of a chart in Markdown: the name of the figure.
 _CHART = re.compile(r"<p>chart-of:([\w.-]+)</p>")
+#: The tags whose ends HTML allows to leave out.
+_LEFT_OUT = ("td", "th", "tr", "thead", "tbody")
 _TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -96,11 +98,9 @@ def write_questions(folder: Path, site: Site, provenance: Provenance) -> list[Qu
             continue
         tokens = _parser().parse(markdown)
         headings = _name_headings(tokens)
-        for cell in tokens:
-            # the policy allows no inline style
-            if cell.attrs.pop("style", None) == "text-align:right":
-                cell.attrSet("class", "number")
-            for child in cell.children or ():
+        _mark_numbers(tokens)
+        for token in tokens:
+            for child in token.children or ():
                 _lead_on_the_site(child)
         if tokens and tokens[0].tag == "h1":  # the template has the title
             del tokens[:3]
@@ -112,6 +112,22 @@ def write_questions(folder: Path, site: Site, provenance: Provenance) -> list[Qu
         written.append(page)
     site.write(_template("questions"), "questions.html", written=written)
     return written
+
+
+def _mark_numbers(tokens: Sequence[Token]) -> None:
+    """Name the columns of numbers on their table, as other pages do: the policy allows no inline
+    style, and a class on each cell would make long pages larger."""
+    table, column = None, 0
+    for token in tokens:
+        if token.type == "table_open":
+            table = token
+        elif token.type == "tr_open":
+            column = 0
+        elif token.type in ("th_open", "td_open"):
+            column += 1
+            is_number = token.attrs.pop("style", None) == "text-align:right"
+            if table is not None and is_number and token.type == "th_open":
+                table.attrJoin("class", f"n{column}")
 
 
 def _lead_on_the_site(token: Token) -> None:
@@ -156,7 +172,10 @@ def _template(name: str) -> str:
 
 def _parser() -> MarkdownIt:
     # HTML in the Markdown is shown as text: quoted text may be of any origin.
-    return MarkdownIt("commonmark", {"html": False}).enable("table")
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    for tag in _LEFT_OUT:
+        parser.add_render_rule(f"{tag}_close", lambda *_: "")
+    return parser
 
 
 def _linked(
