@@ -262,7 +262,7 @@ def test_a_cell_leads_to_its_point_and_on_to_asv_s_graph_of_it(site: Site) -> No
     tab.locator('#all tr.row td[data-label="NVIDIA H200 ×1"] a').click()
     tab.wait_for_url("**/workload-vector_add.html#time?n=1000000&mode=fast")
     drawer = tab.locator("tr.drawer")
-    drawer.locator(".history title").first.wait_for()
+    drawer.locator(".history [data-line]").first.wait_for()
     newest = drawer.get_by_role("group", name="Newest value of each machine")
     rows = [
         row.locator("th, td").all_inner_texts() for row in newest.locator("tbody tr").all()
