@@ -244,7 +244,11 @@ def _rounded(spread: Spread) -> Spread:
     A run of another series changes a pooled variance by less than that, so the levels of this
     series stay the same and are not searched again.
     """
-    return Spread(*(float(f"{each:.3g}") for each in spread))
+    *numbers, is_assumed = spread
+    same_card, same_freedom, any_card, any_freedom = (
+        float(f"{number:.3g}") for number in numbers
+    )
+    return Spread(same_card, same_freedom, any_card, any_freedom, is_assumed)
 
 
 def _reference(reading: MeasuredValue) -> float:

@@ -87,21 +87,16 @@ class Observations:
 class Spread(NamedTuple):
     """Variances of a value's natural logarithm, and their degrees of freedom.
 
-    same_*: of a run on the same card.  any_*: of a run on any card of the type.
+    same_*: of a run on the same card.  any_*: of a run on any card of the type.  is_assumed:
+    whether next to nothing was repeated: values of this kind were measured on one card, and how its
+    runs vary is as good as unknown.
     """
 
     same_card: float
     same_freedom: float
     any_card: float
     any_freedom: float
-
-    @property
-    def is_assumed(self) -> bool:
-        """Whether next to nothing was repeated: values of this kind were measured on one card, and
-        how its runs vary is as good as unknown."""
-        between = self.any_card - self.same_card
-        is_guess = math.isclose(between, UNKNOWN_CARDS**2, rel_tol=1e-6)
-        return is_guess and self.same_freedom <= LEAST_FREEDOM
+    is_assumed: bool = False
 
 
 class Estimated(NamedTuple):
@@ -153,6 +148,7 @@ def estimate_spreads(
     # Cards differ at least as much as runs. For a point without repeated runs on one card, only
     # its class shows how runs vary: no more than cards, if more is known about those.
     noisy = cards < surely
+    assumed = alone & ~noisy & (runs_freedom <= LEAST_FREEDOM)
     cards = np.where(noisy, surely, cards)
     cards_freedom = np.where(noisy, cards_freedom + rounds_freedom, cards_freedom)
     borrowed = (
@@ -167,7 +163,12 @@ def estimate_spreads(
         np.where(wider, cards, runs),
         np.where(wider, cards_freedom, runs_freedom),
     )
-    return [Spread(*each) for each in np.transpose(found).tolist()]
+    spreads = [Spread(*each) for each in np.transpose(found).tolist()]
+    guesses = assumed.tolist()
+    return [
+        spread._replace(is_assumed=guess)
+        for spread, guess in zip(spreads, guesses, strict=True)
+    ]
 
 
 def _posterior(observed: Observations, within: Array, replicate: Array) -> Estimated:

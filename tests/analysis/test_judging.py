@@ -11,7 +11,7 @@ from records import a_value
 
 from hpml_plugins.analysis.measured import EXACT, MeasuredValue, mean_over_cards
 from hpml_plugins.analysis.physics import Physics
-from hpml_plugins.analysis.variance import LEAST_FREEDOM, UNKNOWN_CARDS, Spread
+from hpml_plugins.analysis.variance import Spread
 from hpml_plugins.analysis.verdicts import (
     NO_SECOND_CARD,
     NOTHING_REPEATED,
@@ -75,7 +75,7 @@ def test_what_can_be_said_is_a_bound(
 
 def test_a_loss_of_one_run_on_one_card_each_has_no_interval_and_no_verdict() -> None:
     """The assumed variation is that of the speed of cards."""
-    guess = Spread(1e-6, LEAST_FREEDOM, 1e-6 + UNKNOWN_CARDS**2, LEAST_FREEDOM)
+    guess = Spread(1e-6, 1.0, 1e-4, 1.0, is_assumed=True)
     a, b = (
         value(number, card, spread=guess, physics=Physics.DERIVED)
         for number, card in ((46.0, "A"), (4.3, "B"))
@@ -88,7 +88,7 @@ def test_a_loss_of_one_run_on_one_card_each_has_no_interval_and_no_verdict() -> 
     assert compare(a, replace(b, card="A")).verdict in ("BETTER", "BOUND")
     timed = replace(a, physics=Physics.NEVER_THROTTLED)
     assert timed.has_interval
-    assert replace(a, spread=guess._replace(same_freedom=3.0)).has_interval
+    assert replace(a, spread=guess._replace(is_assumed=False)).has_interval
 
 
 @pytest.mark.parametrize(
