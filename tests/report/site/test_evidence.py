@@ -8,6 +8,7 @@ import re
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from backtest import measured_points
@@ -18,7 +19,7 @@ from site_history import read
 from hpml_plugins.analysis.backtest import BackTest, MeasuredPoint
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.reference import References
-from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.report.site import evidence as evidence_module
 from hpml_plugins.report.site.component_strips import draw_components
 from hpml_plugins.report.site.components import (
@@ -182,6 +183,23 @@ def test_cards_are_ranked_by_how_unusual_they_are_for_their_class() -> None:
     assert [each.unlike for each in most_unusual_first(equal)] == [0.0] * 3
 
 
+def of_product(
+    card: int, size: int, metrics: dict[str, MetricSamples], **facts: Any
+) -> Record:
+    """A Record of one of several H200s."""
+    return a_record(
+        "product",
+        metrics,
+        gpu="NVIDIA H200",
+        card=f"GPU-card{card}",
+        params={"size": size},
+        run=str(card),
+        commit=COMMIT,
+        started=float(card),
+        **facts,
+    )
+
+
 def test_where_the_host_takes_part_a_row_is_a_host_and_elsewhere_a_card(
     tmp_path: Path,
 ) -> None:
@@ -208,16 +226,7 @@ def test_where_the_host_takes_part_a_row_is_a_host_and_elsewhere_a_card(
                 )
                 for name, timer in timers.items()
             }
-            made = a_record(
-                "product",
-                metrics,
-                gpu="NVIDIA H200",
-                card=f"GPU-card{card}",
-                params={"size": size},
-                run=str(card),
-                commit=COMMIT,
-                started=float(card),
-            )
+            made = of_product(card, size, metrics)
             node = made.node if boot == "boot3" else {**made.node, "boot": boot}
             file = record_file(results, made.machine, COMMIT)
             append_record(file, replace(made, node=node))
@@ -262,22 +271,12 @@ def test_the_metrics_of_one_timing_are_one_value_of_a_card(tmp_path: Path) -> No
         for card in range(3):
             seconds = [1e-3 * (1 + 0.01 * card) * (1 + 0.001 * each) for each in range(3)]
             info: dict[str, str | float] = {"timer": "cuda events"}
-            made = a_record(
-                "product",
-                {
-                    "time": MetricSamples("s", "lower", seconds, info),
-                    "rate": MetricSamples(
-                        "B/s", "higher", [1e6 / each for each in seconds], info
-                    ),
-                },
-                gpu="NVIDIA H200",
-                card=f"GPU-card{card}",
-                params={"size": size},
-                run=str(card),
-                commit=COMMIT,
-                started=float(card),
-                source={"sha256": "code"},
-            )
+            rates = [1e6 / each for each in seconds]
+            metrics = {
+                "time": MetricSamples("s", "lower", seconds, info),
+                "rate": MetricSamples("B/s", "higher", rates, info),
+            }
+            made = of_product(card, size, metrics, source={"sha256": "code"})
             append_record(record_file(results, made.machine, COMMIT), made)
         history = read(results, declared, {COMMIT: 0.0})
         workloads = find_workloads(history, build(history, Costs({})), [])
