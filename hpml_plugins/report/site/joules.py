@@ -13,7 +13,10 @@ from hpml_plugins.analysis.variance import half_width, student_quantile
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import Estimate
 from hpml_plugins.report.site.matrix import TaskRow
+from hpml_plugins.report.site.tasks import OTHER_CODE
 
+#: Said of a ratio whose values are not those that the cells show.
+OLDER_CODE = "at older code that both measured"
 #: Confidence level of both sides of a ratio's interval, as a quantile.
 _UPPER = 0.975
 
@@ -65,9 +68,9 @@ def compare_per_joule(row: TaskRow, base: int, other: int) -> str:
     """How many times as good the other type is per joule, with the 95 % interval, in words; "" if
     either was not measured.
 
-    Both are compared at the newest code that both measured, else each at its own. The cards of both
-    types are assumed to vary alike, so that one card of a type can be compared with several of
-    another.
+    Both are compared at the newest code that both measured, else each at its own; the words say so
+    where that is not the code of the cells, or not the same. The cards of both types are assumed to
+    vary alike, so that one card of a type can be compared with several of another.
     """
     if not row.metric.direction or not {base, other} <= row.cells.keys():
         return ""
@@ -76,16 +79,19 @@ def compare_per_joule(row: TaskRow, base: int, other: int) -> str:
         return ""
     sides = PointSides(row.cells[base].runs, row.cells[other].runs, common=True)
     common = (_of_runs(row, sides.a), _of_runs(row, sides.b))
-    of_base, of_other = shown if None in common else common
+    are_own = sides.across or None in common
+    of_base, of_other = shown if are_own else common
     assert of_base and of_other
     sign = -1 if of_base.unit == "J" else 1
     means = [statistics.fmean(each.cards) for each in (of_base, of_other)]
     difference = sign * (means[1] - means[0])
     ratio = f"{formatting.times(math.exp(difference))}× per joule"
+    code = OTHER_CODE if are_own else "" if common == shown else OLDER_CODE
+    code = code and f"; {code}"
     counts = [len(each.cards) for each in (of_base, of_other)]
     freedom = sum(counts) - 2
     if not freedom:
-        return f"{ratio}; one card each, so the interval is unknown"
+        return f"{ratio}; one card each, so the interval is unknown{code}"
     squares = sum(
         (level - mean) ** 2
         for each, mean in zip((of_base, of_other), means, strict=True)
@@ -96,7 +102,7 @@ def compare_per_joule(row: TaskRow, base: int, other: int) -> str:
     ends = [
         formatting.times(math.exp(end)) for end in (difference - half, difference + half)
     ]
-    return f"{ratio}, {' to '.join(ends)}×"
+    return f"{ratio}, {' to '.join(ends)}×{code}"
 
 
 def ratios_per_joule(

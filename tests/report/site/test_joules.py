@@ -15,8 +15,14 @@ from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.sides import MeasuredRun, SideRuns
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.report.reading import TrackedBenchmark, TrackedMetric
-from hpml_plugins.report.site.joules import compare_per_joule, per_joule, ratios_per_joule
+from hpml_plugins.report.site.joules import (
+    OLDER_CODE,
+    compare_per_joule,
+    per_joule,
+    ratios_per_joule,
+)
 from hpml_plugins.report.site.matrix import TaskCell, TaskRow
+from hpml_plugins.report.site.tasks import OTHER_CODE
 from hpml_plugins.store import Index
 
 #: Card, seconds or rate, W.
@@ -108,7 +114,11 @@ def test_types_are_compared_at_a_code_that_both_measured() -> None:
     both = TaskCell(newer[0].values["rate"], None, newer[0].values, runs)
     rows = row(both, cell(H200, code="old"))
     same = row(older, cell(H200, code="old"))
-    assert compare_per_joule(rows, 0, 1) == compare_per_joule(same, 0, 1)
+    text = compare_per_joule(same, 0, 1)
+    assert text.endswith("×")
+    assert compare_per_joule(rows, 0, 1) == f"{text}; {OLDER_CODE}"
+    never = row(cell(H100, code="one"), cell(H200, code="two"))
+    assert compare_per_joule(never, 0, 1) == f"{text}; {OTHER_CODE}"
 
 
 def test_ratios_are_of_rows_that_both_measured() -> None:
