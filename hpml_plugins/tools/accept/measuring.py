@@ -24,8 +24,9 @@ from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.tools.accept.bands import Bands
 from hpml_plugins.tools.accept.points import BITS, OF_NODE, accept_host, accept_points
 
-#: Time limit of a card's points, s; points that do not fit are not measured.
-LIMIT = 60.0
+#: Time limit of a card's points, s; points that do not fit are not measured. They take about 60 s;
+#: on hosts that launch kernels 1.4 times slower one or two of 14 did not fit into 60 s.
+LIMIT = 90.0
 #: Time after the limit until its process is ended, s.
 GRACE = 30.0
 #: Benchmarks that busy other cards would disturb, because they use the host or its CPUs.

@@ -487,6 +487,12 @@ def test_points_without_time_are_counted_and_the_card_does_not_pass(
     assert judge_card("GPU-0", H100, [bits("GPU-0")], bands, SOUND).advice == ()
 
 
+def test_a_host_twice_as_slow_as_others_has_time_for_all_points() -> None:
+    for population in read_bands(SHIPPED).populations:
+        seconds = {band.point: band.seconds for band in population.bands}
+        assert 2 * sum(seconds.values()) < measuring.LIMIT
+
+
 def test_a_link_that_was_not_measured_or_computes_wrong_is_not_passed_over(
     bands: Bands,
 ) -> None:
