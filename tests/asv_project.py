@@ -22,6 +22,7 @@ EIGHT_POINTS = """
     from hpml_plugins import Benchmark, Metric, hookimpl
 
     def measure(bench, *, number):
+        bench.progress("asleep", 0.25)
         time.sleep(float(os.environ.get("SLOW_SECONDS", "0.1")))
         if number == 3:
             raise ValueError("always")

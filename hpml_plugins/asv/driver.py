@@ -21,7 +21,7 @@ from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.progress import WIDTH
 from hpml_plugins.run import OutOfTime, measure_rounds
-from hpml_plugins.suite.points import UNWRITABLE, skip_point, stored_points
+from hpml_plugins.suite.points import UNWRITABLE, last_progress, skip_point, stored_points
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say
 
@@ -177,7 +177,9 @@ def measure_commit(
             )
         limit = prepared.report.limit
         answer = measure(task, limit.left if limit else math.inf)
+        reached = last_progress(prepared.suite)
         if answer.errcode == TIMEOUT_RETCODE and limit and limit.left <= 0:
+            prepared.report.progress(*reached)
             raise OutOfTime
         answers[number] = answer
         if (refused := prepared.scratch / UNWRITABLE).exists():

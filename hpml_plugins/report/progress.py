@@ -94,7 +94,7 @@ class RunReport(Follower):
         self._commits = 0
         self._ended: float | None = None
         self._share = 0.0
-        self._current = self._benchmark = ""
+        self._current = self._benchmark = self._reached = ""
         self._expected = 0.0
         self._started = self._spoke = self._began = clocks.monotonic()
         self._measuring: float | None = None
@@ -154,11 +154,12 @@ class RunReport(Follower):
         """A point, or the rest of its rounds, does not fit into the limit."""
         declared, params = task
         point = name_point(declared.benchmark, params)
+        facts = []
         if measured_rounds:
-            part = f" (measured {measured_rounds} of {declared.rounds} rounds)"
-        else:
-            part = ""
-        self.left_out.append(point + part)
+            facts.append(f"measured {measured_rounds} of {declared.rounds} rounds")
+        if self._reached:
+            facts.append(f"ended at: {self._reached}")
+        self.left_out.append(f"{point} ({'; '.join(facts)})" if facts else point)
 
     def progress(self, text: str, share: float | None) -> None:
         """Show the progress of the run and of the point: on a terminal as a bar that replaces the
@@ -166,6 +167,7 @@ class RunReport(Follower):
 
         share: of the point, 0 to 1.
         """
+        self._reached = text if share is None else f"{text} {share:.0%}"
         now = clocks.monotonic()
         if not (terminal := sys.stderr.isatty()) and now - self._spoke < INTERVAL:
             return
@@ -175,11 +177,10 @@ class RunReport(Follower):
         gone = 0.0 if self._measuring is None else now - self._measuring
         of_run = gone / (gone + left.seconds + 1e-9)
         self._share = max(self._share, min(of_run, MOST_SHARE))
-        doing = text if share is None else f"{text} {share:.0%}"
         # the share in asv's format: `hpml jobs` searches for it
         told = f"[{self._share:4.0%}] {self._format_left(left)} left"
         if terminal:
-            line = one_line(f"{told}: {self._current} {doing}")
+            line = one_line(f"{told}: {self._current} {self._reached}")
             filled = round(BAR * self._share)
             bar = "█" * filled + "░" * (BAR - filled)
             width = shutil.get_terminal_size().columns
@@ -194,6 +195,7 @@ class RunReport(Follower):
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
         self._expected = 0.0
+        self._reached = ""
         self._ended = clocks.monotonic()
         self._planned[this] -= 1
         if self._planned[this] <= 0:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import sys
@@ -23,6 +24,7 @@ from hpml_plugins.suite.points import (
     PROFILE_VARIABLE,
     SUITE_VARIABLE,
     Suite,
+    leave_progress,
     leave_record,
     make_suite,
     record_of,
@@ -60,7 +62,9 @@ def _function(suite: Suite, declared: Declared, entry: Declaration) -> TrackFunc
         end_with_parent()  # that is, with asv's fork server, which forked this process
         params = dict(zip(declared.grid, values, strict=True))
         try:
-            record = record_of(suite, declared, params)
+            record = record_of(
+                suite, declared, params, functools.partial(leave_progress, suite)
+            )
         except Unwritable as error:
             _fail(str(error))
         leave_record(suite, record)

@@ -46,6 +46,8 @@ ASV_ENVIRONMENTS_VARIABLE = "HPML_ASV_ENVIRONMENTS"
 #: In a run's temporary folder: why a Record could not be stored, for asv's own process, which then
 #: ends.
 UNWRITABLE = "unwritable"
+#: In the same folder: the last progress of the point that is measured, for asv's own process.
+PROGRESS = "progress.json"
 #: `hpml run` measures all points from one process; each process of asv measures one.
 _load_once = functools.cache(load_plugin)
 
@@ -145,6 +147,23 @@ def leave_record(suite: Suite, record: Record) -> None:
     """Write the Record of a point to where asv's main process reads it (`asv.run.take_record`)."""
     folder = _scratch(suite, record.commit, record.environment)
     atomic_write(folder / f"{record.point}.json", encode(record), durable=False)
+
+
+def leave_progress(suite: Suite, text: str, share: float | None) -> None:
+    """Write how far a point is to where asv's main process reads it (`last_progress`)."""
+    content = msgspec.json.encode((text, share))
+    atomic_write(Path(suite.scratch, PROGRESS), content, durable=False)
+
+
+def last_progress(suite: Suite) -> tuple[str, float | None]:
+    """The last progress of the point that was measured, which is forgotten; ("", None) if it
+    reported none."""
+    path = Path(suite.scratch, PROGRESS)
+    if not path.exists():
+        return "", None
+    content = path.read_bytes()
+    path.unlink()
+    return msgspec.json.decode(content, type=tuple[str, float | None])
 
 
 def skip_point(

@@ -54,7 +54,8 @@ def test_a_round_that_outlasts_the_limit_is_ended_and_nothing_is_stored_of_it(
     before = len(records(project))
     done = project.asv("run", "--bench", "square", HPML_LIMIT="12s", SLOW_SECONDS="250")
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "Left out 8 points that did not fit into the limit of 12 s" in done.stdout
+    said = "limit of 12 s: slow number=1 (ended at: asleep 25%), slow number=2, "
+    assert "Left out 8 points that did not fit into the " + said in done.stdout
     assert len(records(project)) == before
 
 

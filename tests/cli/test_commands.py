@@ -409,6 +409,7 @@ import time
 from hpml_plugins import Benchmark, Metric, hookimpl
 
 def measure(bench):
+    bench.progress("asleep", 0.25)
     time.sleep(100)
     return {"time": 1.0}
 
@@ -420,5 +421,5 @@ def hpml_benchmarks():
     limited = ("--limit", "8s", "--rounds", "1")
     done = hpml("run", "slow.py", *limited, "--record", "kept.jsonl")
     assert done.returncode == 3, done.stderr
-    assert "did not fit into the limit of 8 s: slow" in done.stderr
+    assert "did not fit into the limit of 8 s: slow (ended at: asleep 25%)." in done.stderr
     assert (tmp_path / "kept.jsonl").read_text() == ""

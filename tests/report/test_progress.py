@@ -207,6 +207,17 @@ def test_what_did_not_fit_into_the_limit_is_named_at_the_end(tmp_path: Path) -> 
     assert "b0 (measured 1 of 3 rounds), b1, " in line and line.endswith("b11 and 2 more.")
 
 
+def test_a_point_that_the_limit_ended_says_how_far_it_was() -> None:
+    rounds = rounds_of(task("one", 3))
+    report = RunReport(limit=TimeLimit(540.0))
+    report.start_round(rounds[0], task("one", 3))
+    report.progress("run 4 of 5, epoch 2 of 12", 0.63)
+    report.leave_out(task("one", 3), measured_rounds=0)
+    report.finish_round(rounds[0])
+    report.leave_out(task("two", 3), measured_rounds=0)  # had not started
+    assert report.left_out == ["one (ended at: run 4 of 5, epoch 2 of 12 63%)", "two"]
+
+
 def test_an_interrupted_run_says_how_many_rounds_a_point_has() -> None:
     lines = shown(220, msgspec.structs.replace(point(0), planned_rounds=3))
     assert lines[-1] == "warning: number=0, kind='[red]': only 1 of 3 rounds measured"
