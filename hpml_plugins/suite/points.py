@@ -8,6 +8,7 @@ import functools
 import os
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -150,9 +151,13 @@ def leave_record(suite: Suite, record: Record) -> None:
 
 
 def leave_progress(suite: Suite, text: str, share: float | None) -> None:
-    """Write how far a point is to where asv's main process reads it (`last_progress`)."""
+    """Write how far a point is to where asv's main process reads it (`last_progress`).
+
+    A point goes on without it where it cannot be written, as on a full disk.
+    """
     content = msgspec.json.encode((text, share))
-    atomic_write(Path(suite.scratch, PROGRESS), content, durable=False)
+    with suppress(OSError):
+        atomic_write(Path(suite.scratch, PROGRESS), content, durable=False)
 
 
 def last_progress(suite: Suite) -> tuple[str, float | None]:

@@ -4,12 +4,17 @@ its own."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from asv_project import SQUARES, Project, of_eight_points
 
+from hpml_plugins import Node
+from hpml_plugins.host import make_host
 from hpml_plugins.model.record import Record
+from hpml_plugins.registry import read_registry
 from hpml_plugins.store import read_file
+from hpml_plugins.suite.points import last_progress, leave_progress, make_suite
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +62,22 @@ def test_a_round_that_outlasts_the_limit_is_ended_and_nothing_is_stored_of_it(
     said = "limit of 12 s: slow number=1 (ended at: asleep 25%), slow number=2, "
     assert "Left out 8 points that did not fit into the " + said in done.stdout
     assert len(records(project)) == before
+
+
+def test_progress_is_read_once_and_a_point_goes_on_where_it_cannot_be_written(
+    tmp_path: Path, node: Node
+) -> None:
+    (tmp_path / "registry.yaml").write_text("version: 1\nplugins: []\n")
+    host = make_host(read_registry(tmp_path / "registry.yaml"))
+    suite = make_suite(host, node, "m", tmp_path)
+    leave_progress(suite, "epoch 1", None)
+    leave_progress(suite, "epoch 2", 0.5)
+    assert last_progress(suite) == ("epoch 2", 0.5)
+    assert last_progress(suite) == ("", None)
+    (tmp_path / "file").touch()
+    nowhere = make_suite(host, node, "m", tmp_path / "file")
+    leave_progress(nowhere, "epoch 3", None)
+    assert last_progress(nowhere) == ("", None)
 
 
 def test_a_limit_that_is_no_time_ends_the_command_in_one_line(project: Project) -> None:
