@@ -36,7 +36,7 @@ LISTS = {
 #: Why the cause of a change of asv's own results is open.
 NO_RECORDS = "asv's results do not tell the circumstances"
 #: The most changes of each kind on the page, newest first.
-LISTED = 500
+LISTED = 100
 #: The most steps of a change that are listed, largest first.
 MOST_STEPS = 3
 #: Size of a sparkline, px.
