@@ -83,8 +83,10 @@ def test_the_parts_of_a_step_are_of_windows_that_took_turns(node: Node) -> None:
     assert 0 < profile["apart"] < 2 * profile["together"]
     speedup = record.metrics["speedup"]
     assert len(speedup.samples) == speedup.info["turns"] == TURNS
-    wanted = 2 * profile["single"] / profile["together"]
-    assert median(record, "speedup") == pytest.approx(wanted, rel=0.5)
+    # Whatever disturbs the turns, the ratio of two medians lies within the ratios of the turns.
+    of_medians = 2 * profile["single"] / profile["together"]
+    least, most = min(speedup.samples), max(speedup.samples)
+    assert least * (1 - 1e-6) <= of_medians <= most * (1 + 1e-6)
 
 
 def test_all_kinds_take_turns_and_a_step_before_each_does_not_count() -> None:
