@@ -6,12 +6,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from asv.environment import get_environments
 
 from hpml_plugins.errors import UsageError, nearest, regular_expression
 from hpml_plugins.git import find_commit, run_git, why_failed
+from hpml_plugins.registry.reader import EVERYTHING
 from hpml_plugins.store.history import result_files
 
 #: Replaces a closing `$` of a pattern.
@@ -72,8 +73,23 @@ def refuse_unmatched(patterns: Sequence[str], names: Iterable[str]) -> None:
         return
     known = dict.fromkeys(name.partition(".")[0] for name in names)
     plain = asked[0].removeprefix("^").removesuffix(_END)
-    shown = " or ".join(repr(each.replace(_END, "$")) for each in asked)
-    raise UsageError(f"--bench: no benchmark matches {shown}; {nearest(plain, known)}")
+    raise UsageError(
+        f"--bench: no benchmark matches {_as_given(asked)}; {nearest(plain, known)}"
+    )
+
+
+def refuse_unchosen(patterns: Sequence[str], profile: str) -> NoReturn:
+    """Raise UsageError because the profile chooses none of the points that match --bench."""
+    asked = f" that matches --bench {_as_given(patterns)}" if patterns else ""
+    raise UsageError(
+        f"profile {profile!r} chooses no point{asked}; hpml list shows the points, and"
+        f" HPML_PROFILE={EVERYTHING} has all"
+    )
+
+
+def _as_given(patterns: Sequence[str]) -> str:
+    """The patterns of --bench as the user wrote them."""
+    return " or ".join(repr(each.replace(_END, "$")) for each in patterns)
 
 
 def _stored_environments(conf: Any) -> set[str]:

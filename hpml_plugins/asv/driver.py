@@ -136,7 +136,7 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         # an earlier run described its own results
         records = [record for record in given if record is None or record.run == run]
         report = self._prepared.report
-        report.stored += len(given) - len(records)
+        report.stored += [record for record in given if record and record.run != run]
         report.add(records)
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
         say(*report.describe(records, width))

@@ -28,7 +28,12 @@ from asv.console import log
 from asv.repo import NoSuchNameError
 from asv.util import ProcessError
 
-from hpml_plugins.asv.arguments import end_at_metrics, refuse_unknown, refuse_unmatched
+from hpml_plugins.asv.arguments import (
+    end_at_metrics,
+    refuse_unchosen,
+    refuse_unknown,
+    refuse_unmatched,
+)
 from hpml_plugins.asv.configuration import NO_REPOSITORY, find_history
 from hpml_plugins.asv.driver import Driver
 from hpml_plugins.asv.environment import STACK_VARIABLE, stack_matrix
@@ -71,8 +76,6 @@ from hpml_plugins.terminal import escape_unencodable, one_line, printable, say, 
 
 #: Exit status of a run whose machine is locked (EX_TEMPFAIL of sysexits.h: try again later).
 LOCKED = 75
-#: Exit status of a run that measured what fitted into its limit, and left out points.
-NOT_WHOLE = 3
 #: Exit status after Ctrl-C, as shells have it.
 INTERRUPTED = 130
 #: asv's commands that measure.
@@ -175,7 +178,11 @@ def _run_command(
     finally:
         log.flush()
         _summarise(prepared, conf)
-    return status or (NOT_WHOLE if prepared.report.left_out else status)
+    # Not of a run that an error ended, which measured points that the report does not know, nor of
+    # `asv find`, which measures only some of its commits.
+    if command != "Find" or prepared.report.measured_nothing:
+        say(*prepared.report.outcome)
+    return status or prepared.report.status or status
 
 
 def _publish(original: Any, cls: Any, conf: Any, args: Any, options: dict[str, Any]) -> Any:
@@ -228,7 +235,7 @@ def _summarise(prepared: Prepared, conf: Any) -> None:
     report = prepared.report
     results = Path(conf.results_dir)
     say(*report.summary(prepared.host.registry.tasks, results))
-    if not report.records:
+    if not report.records or report.measured_nothing:
         return
     machine = report.records[-1].machine
     commit = report.records[-1].commit
@@ -273,11 +280,15 @@ def discover(
         refuse_unmatched(options.get("regex") or (), found._all_benchmarks)
     if _prepared:
         prepared = _prepared[0]
+        matched = len(found)
         narrow(found, prepared.suite.benchmarks)
+        if matched and not found:
+            refuse_unchosen(options.get("regex") or (), prepared.profile)
         keep_shard(found)
         add_reference(found, prepared.suite.benchmarks, prepared.suite.node)
         prepared.tasks = tasks_of(found, prepared.suite.benchmarks)
-        plan(prepared, len(commits) * len(environments))
+        whole = all("benchmark" in entry for entry in found.values())
+        plan(prepared, len(commits) * len(environments), whole=whole)
     return found
 
 

@@ -88,7 +88,8 @@ class Prepared:
     """The state of a measuring command.
 
     scratch: its folder, where points write their Records.  rounds: of each point, if given.
-    attributes: of benchmarks, overridden by asv's options, JSON.  left_out: the benchmarks with no
+    profile: which points were to be measured.  attributes: of benchmarks, overridden by asv's
+    options, JSON.  left_out: the benchmarks with no
     point that fitted into the limit.  lock: of the machine's folder; None if nothing is stored.
     passes: how often asv visits each commit if rounds of several commits are interleaved; else 0.
     done: for each commit and environment the next pass, and the earlier results for asv.
@@ -100,6 +101,7 @@ class Prepared:
     report: RunReport
     tasks: list[AsvTask] = field(default_factory=list)
     rounds: int | None = None
+    profile: str = EVERYTHING
     attributes: str = "{}"
     left_out: set[str] = field(default_factory=set)
     lock: Lock | None = None
@@ -182,6 +184,7 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
         suite,
         report,
         rounds=rounds,
+        profile=profile,
         attributes=json.dumps(attributes),
         lock=lock,
         passes=passes,
@@ -266,9 +269,19 @@ def selected_tasks(
             yield AsvTask(entry, number, declared, params)
 
 
-def plan(prepared: Prepared, repeats: int) -> None:
-    """Tell the report which rounds the run will measure. repeats: the number of commits and
-    environments."""
+def plan(prepared: Prepared, repeats: int, *, whole: bool = True) -> None:
+    """Tell the report which points the run was asked for, and which rounds it will measure.
+    repeats: the number of commits and environments.  whole: whether all that asv measures is of
+    plugins."""
+    asked = {task.declared.benchmark for task in prepared.tasks}
+    companion = REFERENCE if asked != {REFERENCE} else ""
+    points = sum(task.declared.benchmark != companion for task in prepared.tasks)
+    prepared.report.expect(
+        points * repeats,
+        companion=companion,
+        whole=whole,
+        keeps=bool(prepared.suite.reuse),
+    )
     rounds: list[Round] = []
     for task in prepared.tasks:
         if task.number in task.declared.unmet:

@@ -53,8 +53,6 @@ from hpml_plugins.terminal import printable_json, say, warn
 
 #: The file for --record without a value.
 BESIDE = Path("FILE.jsonl")
-#: Exit status if the limit left no time for some points.
-NOT_WHOLE = 3
 
 
 def _place_records(
@@ -125,7 +123,7 @@ def command(
     """Measure NAME now: a benchmark, a plugin, or a plugin's file.
 
     FILE.py need not be in the registry. Exit status 1 when a point failed, 3 when --limit left
-    points out.
+    points out, 4 when nothing was measured.
     """
     limit = TimeLimit(parse_limit(limit_text, "--limit")) if limit_text else None
     node = detect_node()
@@ -145,6 +143,7 @@ def command(
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
     past = stored_rounds(results, machine)
     report = RunReport(times, past, limit, verbose=verbose)
+    report.expect(len(tasks))
     measurable = [
         (declared, params) for declared, params in tasks if not declared.why_unmet(params)
     ]
@@ -177,12 +176,13 @@ def command(
                 )
             return done
 
-        report.add(measure_rounds(tasks, suite.run, measure, report, limit))
+        records = measure_rounds(tasks, suite.run, measure, report, limit)
+    report.add([done for done in records if done])  # none of a point that was left out
     _print(report, past, as_json=as_json)
-    if failed := sum(done.status == "failed" for done in report.records):
-        warn(f"{failed} of {len(tasks)} points failed")
-        return 1
-    return NOT_WHOLE if report.left_out else 0
+    for line in report.outcome:
+        warn(line)
+    failed = any(done.status == "failed" for done in report.records)
+    return 1 if failed else report.status
 
 
 def _as_asked(

@@ -17,7 +17,16 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.registry import TaskEntry
 from hpml_plugins.report.points import describe_points, headlines, kind_of, point_lines
 from hpml_plugins.report.shares import Roof
-from hpml_plugins.run import Follower, Round, RoundTimes, Task, TimeLeft, TimeLimit
+from hpml_plugins.run import (
+    MEASURED_NOTHING,
+    NOT_WHOLE,
+    Follower,
+    Round,
+    RoundTimes,
+    Task,
+    TimeLeft,
+    TimeLimit,
+)
 from hpml_plugins.terminal import cut, one_line, say
 
 #: s between two lines of status if the output is not a terminal.
@@ -32,6 +41,8 @@ WIDTH = 100
 REASONS = 3
 #: Characters of a reason that are shown.
 MOST_OF_REASON = 70
+#: The same for the only reason why a run measured nothing, which ends with how to fix it.
+MOST_OF_ONLY_REASON = 300
 #: The reason for a missing number if the commit has no suite.
 UNAVAILABLE = "not available at this commit"
 #: The most plugins with changed files that have a separate line.
@@ -86,7 +97,10 @@ class RunReport(Follower):
         self.verbose = verbose
         self.records: list[Record] = []
         self.left_out: list[str] = []
-        self.stored = 0  # points that an earlier run measured
+        self.stored: list[Record] = []  # of an earlier run, which asv was told to keep
+        self._asked = self._unstarted = self._cut_short = 0
+        self._companion = ""
+        self._whole, self._keeps = True, False
         self._at_most = "at most" if ends_early else "about"
         self._unavailable = 0
         self._past = list(past)
@@ -98,6 +112,21 @@ class RunReport(Follower):
         self._expected = 0.0
         self._started = self._spoke = self._began = clocks.monotonic()
         self._measuring: float | None = None
+
+    def expect(
+        self, points: int, *, companion: str = "", whole: bool = True, keeps: bool = False
+    ) -> None:
+        """Say what the run was asked for, which `outcome` compares with what was measured.
+
+        points: their number, over all commits and environments.  companion: the benchmark that is
+        measured beside them, asked for or not, such as the reference.  whole: whether nothing else
+        is measured, such as a benchmark of asv's own.  keeps: whether points that an earlier run
+        measured are skipped.
+        """
+        self._asked = points
+        self._companion = companion
+        self._whole = whole
+        self._keeps = keeps
 
     def plan(self, rounds: Sequence[Round], repeats: int = 1, commits: int = 1) -> None:
         """Announce the rounds of the run. repeats: how often each is measured, once for each commit
@@ -154,6 +183,9 @@ class RunReport(Follower):
         """A point, or the rest of its rounds, does not fit into the limit."""
         declared, params = task
         point = name_point(declared.benchmark, params)
+        if declared.benchmark != self._companion:
+            self._unstarted += not measured_rounds
+            self._cut_short += bool(measured_rounds)
         facts = []
         if measured_rounds:
             facts.append(f"measured {measured_rounds} of {declared.rounds} rounds")
@@ -274,7 +306,7 @@ class RunReport(Follower):
     @property
     def kept(self) -> list[str]:
         """A line about the points measured by an earlier run, if any."""
-        points = counted(self.stored, "point")
+        points = counted(len(self.stored), "point")
         return [f"Not measured again: {points} of an earlier run"] if self.stored else []
 
     @property
@@ -285,24 +317,99 @@ class RunReport(Follower):
         hint = "" if self.verbose else "; -v shows how"
         return [f"Noisy: {found} of {len(measured)} points{hint}"] if found else []
 
+    def _reasons(self, status: str) -> Counter[str]:
+        """Why points failed or were skipped, and how many."""
+        told = [record.reason for record in self.records if record.status == status]
+        reasons = Counter(map(kind_of, told) if status == "skipped" else told)
+        if status == "skipped" and self._unavailable:
+            reasons[UNAVAILABLE] += self._unavailable
+        return reasons
+
     @property
     def without_number(self) -> Iterator[str]:
         """One line each for failed and for skipped points, by reason."""
         for status in ("failed", "skipped"):
-            told = [record.reason for record in self.records if record.status == status]
-            reasons = Counter(map(kind_of, told) if status == "skipped" else told)
-            if status == "skipped" and self._unavailable:
-                reasons[UNAVAILABLE] += self._unavailable
-            if not reasons:
-                continue
-            shown = [
-                f"{cut(reason, MOST_OF_REASON)} ({count})"
-                for reason, count in reasons.most_common(REASONS)
+            if reasons := self._reasons(status):
+                points = counted(reasons.total(), "point")
+                yield f"{status.capitalize()} {points}: {_list_reasons(reasons)}"
+
+    @property
+    def _of_asked(self) -> list[Record]:
+        return [each for each in self.records if each.benchmark != self._companion]
+
+    @property
+    def measured_nothing(self) -> bool:
+        """Whether this run measured no point that it was asked for."""
+        measured = any(each.status == "ok" for each in self._of_asked)
+        return bool(self._asked) and self._whole and not measured
+
+    @property
+    def _not_reached(self) -> int:
+        stored = sum(each.benchmark != self._companion for each in self.stored)
+        known = len(self._of_asked) + self._unavailable + stored + self._unstarted
+        return max(0, self._asked - known)
+
+    @property
+    def _measured_before(self) -> bool:
+        """Whether an earlier run measured some of the points."""
+        skipped_commits = self._keeps and self._not_reached > 0
+        return skipped_commits or any(each.status == "ok" for each in self.stored)
+
+    @property
+    def status(self) -> int:
+        """The exit status of the run, if no point failed."""
+        if self.measured_nothing and not self._measured_before:
+            return MEASURED_NOTHING
+        return NOT_WHOLE if self.left_out else 0
+
+    @property
+    def outcome(self) -> list[str]:
+        """The last line of a run that has no number of some points: how many, and if it measured
+        nothing, why."""
+        missing = self._missing
+        if self.measured_nothing:
+            new = " new" if self._measured_before else ""
+            but = f" but {self._companion}" if self._measured else ""
+            told = [
+                f"{counted(number, 'point')} {what}" + (f": {why}" if why else "")
+                for what, number, why in missing
             ]
-            rest = reasons.total() - sum(count for _, count in reasons.most_common(REASONS))
-            if rest:
-                shown.append(f"other reasons ({rest})")
-            yield f"{status.capitalize()} {counted(reasons.total(), 'point')}: {'; '.join(shown)}"
+            return [f"Measured nothing{new}{but}: {'; '.join([*self._earlier, *told])}"]
+        if not missing or not self._asked:
+            return []
+        measured = sum(each.status == "ok" for each in self._of_asked)
+        counts = [f"{number} {what}" for what, number, _ in missing]
+        told = [*counts, *self._earlier]
+        return [
+            f"Measured {measured} of {counted(self._asked, 'point')}: {', '.join(told)}"
+        ]
+
+    @property
+    def _earlier(self) -> list[str]:
+        """Of how many points the Records of an earlier run were kept."""
+        if not self.stored:
+            return []
+        points = f"{counted(len(self.stored), 'point')} of an earlier run"
+        if self._measured_before:
+            return [points]
+        return [f"{points}, without a number; they are tried again without --skip-existing"]
+
+    @property
+    def _missing(self) -> list[tuple[str, int, str]]:
+        """What happened to the points without a number, or with fewer rounds than planned: in
+        words, to how many, and why."""
+        skipped, failed = self._reasons("skipped"), self._reasons("failed")
+        because = "its commit was not built"
+        if self._keeps:
+            because += ", or has results"
+        found = [
+            ("failed", failed.total(), _list_reasons(failed, MOST_OF_ONLY_REASON)),
+            ("skipped", skipped.total(), _list_reasons(skipped, MOST_OF_ONLY_REASON)),
+            (f"did not fit into the limit of {self.limit}", self._unstarted, ""),
+            ("not in all rounds", self._cut_short, ""),
+            ("not reached", self._not_reached, because),
+        ]
+        return [each for each in found if each[1]]
 
     def summary(
         self, tasks: Mapping[str, Sequence[TaskEntry]], results: Path
@@ -312,9 +419,12 @@ class RunReport(Follower):
         tasks: of the registry.  results: the folder of results.
         """
         if not self.records:
-            yield from [*self.kept, *self.omitted]
+            yield from self.omitted
             return
         machine = self.records[-1].machine
+        if self.measured_nothing:  # `outcome` says why; nothing may look like a result
+            yield from [*self.omitted, f"Stored in {results / machine / 'records'}"]
+            return
         if found := headlines(tasks, self._past, {each.run for each in self.records}):
             yield from ("", f"What {machine} reaches (± is the 95 % interval of one run):")
             yield from (f"  {line}" for line in found)
@@ -327,6 +437,18 @@ class RunReport(Follower):
         yield from [*self.kept, *self.without_number]
         yield from [*self.omitted, *self.noisy, *self.busy, *self.code_changes]
         yield f"Stored in {results / machine / 'records'}"
+
+
+def _list_reasons(reasons: Counter[str], most: int = MOST_OF_REASON) -> str:
+    """The most common reasons, each with the number of its points if there are several.
+    most: characters of the only one."""
+    common = reasons.most_common(REASONS)
+    if len(common) == 1:
+        return cut(common[0][0], most)
+    shown = [f"{cut(reason, MOST_OF_REASON)} ({count})" for reason, count in common]
+    if rest := reasons.total() - sum(count for _, count in common):
+        shown.append(f"other reasons ({rest})")
+    return "; ".join(shown)
 
 
 def _differ_in_code(a: Record, b: Record) -> bool:

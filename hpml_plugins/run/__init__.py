@@ -6,7 +6,16 @@ round. It may import `host` and the layers below; it reports to a Follower, whic
 reading in `loop.py`.
 """
 
-from hpml_plugins.run.loop import CAUTION, Follower, Pass, Task, measure_rounds, rounds_of
+from hpml_plugins.run.loop import (
+    CAUTION,
+    MEASURED_NOTHING,
+    NOT_WHOLE,
+    Follower,
+    Pass,
+    Task,
+    measure_rounds,
+    rounds_of,
+)
 from hpml_plugins.run.times import (
     LIMIT_VARIABLE,
     OutOfTime,

@@ -23,6 +23,10 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import combine, schedule
 from hpml_plugins.run.times import OutOfTime, Round, RoundTimes, TimeLimit
 
+#: Exit status of a run that left out points which did not fit into its limit.
+NOT_WHOLE = 3
+#: Exit status of a run that measured none of the points that it was asked for, and none failed.
+MEASURED_NOTHING = 4
 #: A point is started only if this many times its expected duration is left.
 CAUTION = 1.1
 

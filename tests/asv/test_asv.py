@@ -11,6 +11,7 @@ import pytest
 from asv_project import Project
 
 from hpml_plugins.model.record import Record
+from hpml_plugins.run import MEASURED_NOTHING
 from hpml_plugins.store import read_file
 
 REGISTRY = """
@@ -233,6 +234,16 @@ def test_a_quick_run_keeps_what_a_full_one_found(ran: Project) -> None:
     (head,) = {commit for commit in before if before[commit] != after[commit]}
     assert before[head][1] == after[head][1]
     assert before[head][0] != after[head][0]
+
+
+def test_a_run_that_measured_nothing_ends_with_that_and_a_status_of_its_own(
+    ran: Project,
+) -> None:
+    done = ran.asv("run", "main^!", "--bench", "on_gpu", "--dry-run")
+    assert done.returncode == MEASURED_NOTHING, done.stdout + done.stderr
+    last = [line for line in done.stdout.splitlines() if line][-1]
+    assert last.startswith("Measured nothing: 4 points skipped: needs more GPUs, ")
+    assert "nothing to compare with" not in done.stdout
 
 
 def test_a_dry_run_stores_nothing(ran: Project) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 from asv_project import SQUARES, Project, of_eight_points
@@ -13,6 +14,7 @@ from hpml_plugins import Node
 from hpml_plugins.host import make_host
 from hpml_plugins.model.record import Record
 from hpml_plugins.registry import read_registry
+from hpml_plugins.run import MEASURED_NOTHING
 from hpml_plugins.store import read_file
 from hpml_plugins.suite.points import last_progress, leave_progress, make_suite
 
@@ -21,6 +23,10 @@ from hpml_plugins.suite.points import last_progress, leave_progress, make_suite
 def project(make_project: Callable[[str], Project]) -> Project:
     """A project whose commit is built, without results."""
     return of_eight_points(make_project)
+
+
+def last_line(done: CompletedProcess[str]) -> str:
+    return [line for line in done.stdout.splitlines() if line][-1]
 
 
 def records(project: Project) -> list[Record]:
@@ -35,11 +41,13 @@ def test_what_does_not_fit_is_left_out_by_name_and_measured_by_the_next_run(
     project: Project,
 ) -> None:
     done = project.asv("run", HPML_LIMIT="1s")  # building the commit alone takes longer
-    assert done.returncode == 3, done.stdout + done.stderr
+    assert done.returncode == MEASURED_NOTHING, done.stdout + done.stderr
     assert (
         "Left out 8 points that did not fit into the limit of 1 s: slow number=1, slow number=2"
         in done.stdout
     )
+    nothing = "Measured nothing: 8 points did not fit into the limit of 1 s"
+    assert last_line(done) == nothing
     assert records(project) == []
 
     done = project.asv("run", "--skip-existing", HPML_LIMIT="10min")
@@ -49,7 +57,8 @@ def test_what_does_not_fit_is_left_out_by_name_and_measured_by_the_next_run(
 
     done = project.asv("run", "--skip-existing", HPML_LIMIT="30s")
     assert "Left out" not in done.stdout and "Measuring" not in done.stderr
-    assert f"Not measured again: {len(found)} points of an earlier run" in done.stdout
+    assert done.returncode == 2  # one of them failed
+    assert last_line(done) == f"Measured nothing new: {len(found)} points of an earlier run"
     assert len(records(project)) == len(found)
 
 
@@ -58,7 +67,7 @@ def test_a_round_that_outlasts_the_limit_is_ended_and_nothing_is_stored_of_it(
 ) -> None:
     before = len(records(project))
     done = project.asv("run", "--bench", "square", HPML_LIMIT="12s", SLOW_SECONDS="250")
-    assert done.returncode == 3, done.stdout + done.stderr
+    assert done.returncode == MEASURED_NOTHING, done.stdout + done.stderr
     said = "limit of 12 s: slow number=1 (ended at: asleep 25%), slow number=2, "
     assert "Left out 8 points that did not fit into the " + said in done.stdout
     assert len(records(project)) == before

@@ -13,6 +13,7 @@ from repositories import commit_all, git, make_repository
 from support import TOY
 
 from hpml_plugins import Node
+from hpml_plugins.asv import patches
 from hpml_plugins.asv.arguments import end_at_metrics
 from hpml_plugins.asv.run import (
     add_reference,
@@ -121,6 +122,23 @@ def test_what_asv_was_asked_for_and_the_profile_both_hold() -> None:
     assert sorted(found) == ["a.track_x", "c.track_x", "foreign.track_y"]
     assert found.benchmark_selection["a.track_x"] == [1]
     assert found.benchmark_selection["foreign.track_y"] == [0, 1]
+
+
+def test_a_profile_without_a_point_of_what_was_asked_for_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    points = {"a.track_x": 3, "b.track_x": 2}
+    suite = SimpleNamespace(benchmarks=declared(a=set(), b={0}))
+    prepared = SimpleNamespace(profile="quick", suite=suite)
+    monkeypatch.setattr(patches, "_prepared", [prepared])
+    asked = end_at_metrics(["^a$"])
+    found = asv_benchmarks(points, asked)
+    assert list(found) == ["a.track_x"]
+    with pytest.raises(UsageError) as refused:
+        patches.discover(lambda *_, **__: found, None, None, None, [], [], regex=asked)
+    assert str(refused.value).startswith(
+        "profile 'quick' chooses no point that matches --bench '^a$'; "
+    )
 
 
 def test_one_metric_measures_for_all_and_it_is_one_that_was_asked_for() -> None:

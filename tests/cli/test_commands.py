@@ -11,6 +11,7 @@ import pytest
 from support import TOY
 
 from hpml_plugins.model.serialization import decode
+from hpml_plugins.run import MEASURED_NOTHING
 from hpml_plugins.store import read_file
 
 Hpml = Callable[..., subprocess.CompletedProcess[str]]
@@ -96,6 +97,10 @@ def test_list_says_what_this_node_would_skip_and_why(hpml: Hpml, write: Write) -
     assert (
         "skipped here: 2 of 2, needs program xyz on the PATH" in hpml("list", "-v").stdout
     )
+    ran = hpml("run", "toy")
+    assert ran.returncode == MEASURED_NOTHING
+    why = "Measured nothing: 2 points skipped: needs program xyz on the PATH"
+    assert ran.stderr.splitlines()[-1] == f"hpml: {why}"
     short = hpml("list").stdout
     assert (
         "1 benchmark cannot run here (-v shows them):\n   1  needs program xyz on " in short
@@ -314,7 +319,7 @@ def test_a_failed_point_gives_status_1_with_its_reason_and_a_traceback_only_for_
     done = hpml("run", "toy", "-p", "size=10")
     assert done.returncode == 1
     assert "failed: size=10: check failed: sum differs from Gauss" in done.stdout
-    assert "hpml: 1 of 1 points failed" in done.stderr
+    assert "hpml: Measured nothing: 1 point failed: " in done.stderr
     write("toy.py", TOY.replace("bench.check(", "unknown("))
     assert "Traceback" not in hpml("run", "toy").stderr
     for words in (("--debug", "run", "toy"), ("run", "toy", "--debug")):
@@ -420,6 +425,8 @@ def hpml_benchmarks():
     )
     limited = ("--limit", "8s", "--rounds", "1")
     done = hpml("run", "slow.py", *limited, "--record", "kept.jsonl")
-    assert done.returncode == 3, done.stderr
+    assert done.returncode == MEASURED_NOTHING, done.stderr
     assert "did not fit into the limit of 8 s: slow (ended at: asleep 25%)." in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last == "hpml: Measured nothing: 1 point did not fit into the limit of 8 s"
     assert (tmp_path / "kept.jsonl").read_text() == ""

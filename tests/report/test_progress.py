@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,22 @@ import pytest
 from records import a_record
 
 from hpml_plugins.host import Declared
-from hpml_plugins.model.benchmark import Metric
+from hpml_plugins.model.benchmark import REFERENCE, Metric
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.registry import PluginSource
 from hpml_plugins.report.points import describe_points
 from hpml_plugins.report.progress import RunReport, describe_code_changes
 from hpml_plugins.report.shares import Roof
-from hpml_plugins.run import PastRound, RoundTimes, Task, TimeLeft, TimeLimit, rounds_of
+from hpml_plugins.run import (
+    MEASURED_NOTHING,
+    NOT_WHOLE,
+    PastRound,
+    RoundTimes,
+    Task,
+    TimeLeft,
+    TimeLimit,
+    rounds_of,
+)
 from hpml_plugins.store import append_record, record_file, stored_rounds
 
 NAMES = [f"metric_number_{number}" for number in range(8)]
@@ -102,6 +112,10 @@ def test_points_that_other_processes_disturbed_are_counted_once_at_the_end(
     assert line.startswith(
         "Busy: during 2 of 3 points other processes used up to 1.9 of 2 CPUs"
     )
+
+
+def changed(record: Record, **changes: Any) -> Record:
+    return msgspec.structs.replace(record, **changes)
 
 
 def measured(benchmark: str, code: str, started: float, **more: Any) -> Record:
@@ -216,6 +230,67 @@ def test_a_point_that_the_limit_ended_says_how_far_it_was() -> None:
     report.finish_round(rounds[0])
     report.leave_out(task("two", 3), measured_rounds=0)  # had not started
     assert report.left_out == ["one (ended at: run 4 of 5, epoch 2 of 12 63%)", "two"]
+
+
+def test_a_run_that_measured_nothing_says_why_in_its_last_line() -> None:
+    failed = changed(point(1), status="failed", reason="no", metrics={})
+    lacking = changed(point(2), status="skipped", reason="needs data set x: get it")
+    reference = changed(point(3), benchmark=REFERENCE)
+    old = "1 point of an earlier run"
+
+    def ended(
+        asked: int, *given: Record | None, stored: Sequence[Record] = (), **more: Any
+    ) -> tuple[int, str]:
+        report = RunReport(limit=TimeLimit(540.0))
+        report.expect(asked, companion=REFERENCE, **more)
+        report.stored += stored
+        report.add(given)
+        for number in range(
+            asked - len(stored) - sum(each is not reference for each in given)
+        ):
+            if not more:
+                report.leave_out(task(f"b{number}", 3), measured_rounds=0)
+        return report.status, "".join(report.outcome)
+
+    skipped = "1 point skipped: needs data set x: get it"
+    assert ended(1, point(0)) == (0, "")
+    assert ended(0) == (0, "")  # such as --bench just-discover
+    assert ended(1, lacking) == (MEASURED_NOTHING, f"Measured nothing: {skipped}")
+    # that the reference was measured too is nothing that anybody asked for
+    assert ended(1, reference, lacking) == (
+        MEASURED_NOTHING,
+        f"Measured nothing but reference: {skipped}",
+    )
+    assert ended(2, failed, lacking) == (
+        MEASURED_NOTHING,  # a failed point has a status of its own, which comes first
+        f"Measured nothing: 1 point failed: no; {skipped}",
+    )
+    assert ended(2) == (
+        MEASURED_NOTHING,
+        "Measured nothing: 2 points did not fit into the limit of 9 min",
+    )
+    assert ended(1, None) == (
+        MEASURED_NOTHING,
+        "Measured nothing: 1 point skipped: not available at this commit",
+    )
+    # some of the points
+    assert ended(2, point(0), lacking) == (0, "Measured 1 of 2 points: 1 skipped")
+    assert ended(4, point(0), failed) == (
+        NOT_WHOLE,
+        "Measured 1 of 4 points: 1 failed, 2 did not fit into the limit of 9 min",
+    )
+    # what an earlier run measured is there; what it skipped still is not
+    assert ended(1, stored=[point(0)]) == (0, f"Measured nothing new: {old}")
+    assert ended(2, point(0), stored=[point(1)]) == (0, "")
+    status, line = ended(1, stored=[lacking])
+    assert (
+        status == MEASURED_NOTHING and f"Measured nothing: {old}, without a number" in line
+    )
+    status, line = ended(3, keeps=True)
+    assert status == 0 and line.startswith("Measured nothing new: 3 points not reached: ")
+    assert ended(3, keeps=False)[0] == MEASURED_NOTHING
+    # a benchmark of asv's own may have been measured
+    assert ended(1, lacking, whole=False) == (0, "Measured 0 of 1 point: 1 skipped")
 
 
 def test_an_interrupted_run_says_how_many_rounds_a_point_has() -> None:

@@ -20,6 +20,7 @@ from typing import Any
 from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.registry import EVERYTHING
+from hpml_plugins.run import MEASURED_NOTHING
 from hpml_plugins.store import lock_machine
 from hpml_plugins.suite import REFUSAL_VARIABLE
 from hpml_plugins.tools.cluster.jobs import COMMITS, JobState, Phase, read_file, write_file
@@ -151,9 +152,11 @@ class AsvRun:
 
 
 def describe_status(status: int) -> str:
-    """How a process ended, from its exit status."""
+    """How `asv run` ended, from its exit status."""
     if status < 0:
         return f"was ended by {signal.Signals(-status).name}"
+    if status == MEASURED_NOTHING:
+        return "measured nothing"
     return f"ended with status {status}"
 
 

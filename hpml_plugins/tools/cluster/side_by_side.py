@@ -15,6 +15,7 @@ from pathlib import Path
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model import counted
 from hpml_plugins.node import read_gpus, usable
+from hpml_plugins.run import MEASURED_NOTHING
 from hpml_plugins.store import Lock, lock_machine, merge_results
 from hpml_plugins.suite import (
     ASV_ENVIRONMENTS_VARIABLE,
@@ -194,8 +195,11 @@ class SideBySide(AsvRun):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _outcome(self, queues: list[_Queue], statuses: list[int]) -> tuple[int, str]:
-        if all(status in (0, SOME_FAILED) for status in statuses):
-            return max(statuses), ""
+        measured = [status for status in statuses if status in (0, SOME_FAILED)]
+        # of some queues' benchmarks no point may run on this node
+        nothing = statuses.count(MEASURED_NOTHING)
+        if measured and len(measured) + nothing == len(statuses):
+            return max(measured), ""
         if all(status == -signal.SIGTERM for status in statuses):
             return -signal.SIGTERM, ""
         reasons = []

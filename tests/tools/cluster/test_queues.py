@@ -10,6 +10,7 @@ import pytest
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.node import Gpu
+from hpml_plugins.run import MEASURED_NOTHING
 from hpml_plugins.tools.cluster import side_by_side
 from hpml_plugins.tools.cluster.job import RunRequest
 from hpml_plugins.tools.cluster.side_by_side import (
@@ -81,5 +82,9 @@ def test_a_queue_that_died_is_named_with_its_part_and_its_reason(tmp_path: Path)
             " such profile; its results and those of the other queues (1) are kept"
         ),
     )
+    # a shard may have no point that runs on the node, a job may not
+    assert job._outcome(queues, [0, MEASURED_NOTHING]) == (0, "")
+    status, reason = job._outcome(queues, [MEASURED_NOTHING] * 2)
+    assert status == 1 and reason.count("measured nothing: ") == 2
     assert "was ended by SIGKILL" in job._outcome(queues, [-signal.SIGKILL, 0])[1]
     assert job._outcome(queues, [-signal.SIGTERM] * 2) == (-signal.SIGTERM, "")
