@@ -218,7 +218,8 @@ class RunReport(Follower):
             width = shutil.get_terminal_size().columns
             sys.stderr.write(f"\r\x1b[K{f'{bar} {line}'[: width - 1]}")
         else:
-            sys.stderr.write(f"{told}: {self._benchmark}\n")
+            line = f"{told}: {self._benchmark} {self._reached}".rstrip()
+            sys.stderr.write(f"{one_line(line)}\n")
         sys.stderr.flush()
 
     def finish_round(self, this: Round) -> None:

@@ -160,15 +160,20 @@ def leave_progress(suite: Suite, text: str, share: float | None) -> None:
         atomic_write(Path(suite.scratch, PROGRESS), content, durable=False)
 
 
-def last_progress(suite: Suite) -> tuple[str, float | None]:
-    """The last progress of the point that was measured, which is forgotten; ("", None) if it
-    reported none."""
+def current_progress(suite: Suite) -> tuple[str, float | None]:
+    """The last progress of the point that is measured; ("", None) if it reported none."""
     path = Path(suite.scratch, PROGRESS)
     if not path.exists():
         return "", None
-    content = path.read_bytes()
-    path.unlink()
-    return msgspec.json.decode(content, type=tuple[str, float | None])
+    return msgspec.json.decode(path.read_bytes(), type=tuple[str, float | None])
+
+
+def last_progress(suite: Suite) -> tuple[str, float | None]:
+    """As `current_progress`, of the point that was measured; it is forgotten."""
+    reached = current_progress(suite)
+    with suppress(OSError):
+        Path(suite.scratch, PROGRESS).unlink()
+    return reached
 
 
 def skip_point(

@@ -3,17 +3,22 @@ its own."""
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
 from asv_project import SQUARES, Project, of_eight_points
+from support import PATIENCE
 
 from hpml_plugins import Node
+from hpml_plugins.asv.driver import showing_progress
+from hpml_plugins.asv.run import Prepared
 from hpml_plugins.host import make_host
 from hpml_plugins.model.record import Record
 from hpml_plugins.registry import read_registry
+from hpml_plugins.report.progress import RunReport
 from hpml_plugins.run import MEASURED_NOTHING
 from hpml_plugins.store import read_file
 from hpml_plugins.suite.points import last_progress, leave_progress, make_suite
@@ -87,6 +92,31 @@ def test_progress_is_read_once_and_a_point_goes_on_where_it_cannot_be_written(
     nowhere = make_suite(host, node, "m", tmp_path / "file")
     leave_progress(nowhere, "epoch 3", None)
     assert last_progress(nowhere) == ("", None)
+
+
+def test_while_a_point_is_measured_its_progress_is_shown(
+    tmp_path: Path, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpml_plugins.asv.driver.LOOK_EVERY", 0.001)
+    (tmp_path / "registry.yaml").write_text("version: 1\nplugins: []\n")
+    host = make_host(read_registry(tmp_path / "registry.yaml"))
+    suite = make_suite(host, node, "m", tmp_path)
+    shown: queue.Queue[tuple[str, float | None]] = queue.Queue()
+    report = RunReport()
+    report.progress = lambda *reached: shown.put(reached)  # type: ignore[method-assign]
+    with showing_progress(Prepared(tmp_path, host, suite, report)):
+        assert shown.get(timeout=PATIENCE) == (
+            "",
+            None,
+        )  # reported nothing: it is shown too
+        leave_progress(suite, "epoch 1", 0.5)
+        while shown.get(timeout=PATIENCE) != ("epoch 1", 0.5):
+            pass
+    while not shown.empty():
+        shown.get()
+    leave_progress(suite, "epoch 2", None)
+    assert shown.empty()
+    assert last_progress(suite) == ("epoch 2", None)
 
 
 def test_a_limit_that_is_no_time_ends_the_command_in_one_line(project: Project) -> None:

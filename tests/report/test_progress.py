@@ -293,6 +293,25 @@ def test_a_run_that_measured_nothing_says_why_in_its_last_line() -> None:
     assert ended(1, lacking, whole=False) == (0, "Measured 0 of 1 point: 1 skipped")
 
 
+def test_of_a_long_point_a_log_gets_a_line_a_minute_with_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("hpml_plugins.clocks.monotonic", lambda: now[0])
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
+    report = RunReport()
+    (this,) = rounds_of(task("one", 1))
+    report.plan([this])
+    report.begin()
+    report.start_round(this, task("one", 1))
+    for second in range(600):
+        now[0] = float(second)
+        report.progress("run 4 of 5", second / 600)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 9
+    assert lines[-1].startswith("[") and lines[-1].endswith(": one run 4 of 5 90%")
+
+
 def test_an_interrupted_run_says_how_many_rounds_a_point_has() -> None:
     lines = shown(220, msgspec.structs.replace(point(0), planned_rounds=3))
     assert lines[-1] == "warning: number=0, kind='[red]': only 1 of 3 rounds measured"
