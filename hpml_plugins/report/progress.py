@@ -35,6 +35,8 @@ INTERVAL = 60.0
 MOST_SHARE = 0.99
 #: Characters of the bar.
 BAR = 20
+#: Characters of the name of a point beside it, at least.
+SHORTEST_NAME = 8
 #: Characters of a line if the output is not a terminal.
 WIDTH = 100
 #: The most reasons for missing numbers that the summary lists.
@@ -212,11 +214,15 @@ class RunReport(Follower):
         # the share in asv's format: `hpml jobs` searches for it
         told = f"[{self._share:4.0%}] {self._format_left(left)} left"
         if terminal:
-            line = one_line(f"{told}: {self._current} {self._reached}")
             filled = round(BAR * self._share)
             bar = "█" * filled + "░" * (BAR - filled)
-            width = shutil.get_terminal_size().columns
-            sys.stderr.write(f"\r\x1b[K{f'{bar} {line}'[: width - 1]}")
+            width = shutil.get_terminal_size().columns - 1
+            begin = f"{bar} {told}: "
+            reached = f" {one_line(self._reached)}" if self._reached else ""
+            # a long name of a point must not hide how far it is
+            room = max(width - len(begin) - len(reached), SHORTEST_NAME)
+            line = f"{begin}{cut(one_line(self._current), room)}{reached}"
+            sys.stderr.write(f"\r\x1b[K{line[:width]}")
         else:
             line = f"{told}: {self._benchmark} {self._reached}".rstrip()
             sys.stderr.write(f"{one_line(line)}\n")

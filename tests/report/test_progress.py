@@ -339,6 +339,10 @@ def test_the_bar_is_of_time_and_never_goes_back(
         now[0] += 150.0
         report.progress("later", 0.5)
         assert capsys.readouterr().err.endswith("one later 50%")  # of the point
+        monkeypatch.setattr(report, "_current", "a long name " * 9)
+        report.progress("later", 0.5)
+        narrow = capsys.readouterr().err.rpartition("\r\x1b[K")[2]
+        assert len(narrow) == 119 and narrow.endswith("… later 50%")
         report.finish_round(this)
     assert shares == sorted(shares) and shares[0] == 0 and 50 < shares[-1] < 100
     assert report.time_left.seconds == 0
