@@ -230,15 +230,14 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
     """The geometric mean over the cards, each averaged over its runs; for counted values the
     newest.
 
-    readings: of one metric with equal code and environment, at least one. Readings that other
-    processes disturbed are used only if there are no others. Readings of another class than that of
-    most cards (in a tie, the newest class) are not used, but counted.
+    readings: of one metric with equal code and environment, at least one. Those that are not
+    `averaged` because of their class are counted.
     """
     alike = _of_most_cards(readings)
     unlike = len(readings) - len(alike)
-    quiet = [each for each in alike if not each.is_busy] or alike
+    quiet = _quiet(alike)
     newest = max(quiet, key=lambda reading: reading.started)
-    if len(quiet) == 1 or newest.physics in (Physics.COUNTED, Physics.FOREIGN):
+    if len(quiet) == 1:
         return msgspec.structs.replace(newest, unlike_runs=unlike) if unlike else newest
     by_card: dict[str, list[MeasuredValue]] = {}
     for each in quiet:
@@ -263,6 +262,23 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
         boosted=mean_over_cards(boosted) if boosted else None,
         unlike_runs=unlike,
     )
+
+
+def averaged(readings: Sequence[MeasuredValue]) -> Sequence[MeasuredValue]:
+    """The readings that `mean_over_cards` takes; of counted values the newest.
+
+    Readings that other processes disturbed are used only if there are no others, and none of
+    another class than that of most cards (in a tie, the newest class).
+    """
+    return _quiet(_of_most_cards(readings))
+
+
+def _quiet(alike: Sequence[MeasuredValue]) -> Sequence[MeasuredValue]:
+    """alike: readings of one class."""
+    quiet = [each for each in alike if not each.is_busy] or alike
+    newest = max(quiet, key=lambda reading: reading.started)
+    repeats = newest.physics in (Physics.COUNTED, Physics.FOREIGN)
+    return [newest] if repeats else quiet
 
 
 def _of_most_cards(readings: Sequence[MeasuredValue]) -> list[MeasuredValue]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hpml_plugins.report.site.page import point_link
     from hpml_plugins.report.site.plugin_pages import PluginPage, ShownFigure
     from hpml_plugins.report.tables import as_markdown, as_text, formatted
+    from hpml_plugins.report.type_values import KnownRuns, TypeValue, read_point
 
 _LATER = {
     ".charts": ("Axis", "bar_chart", "dot_chart"),
@@ -35,6 +36,7 @@ _LATER = {
     ".site.page": ("point_link",),
     ".site.plugin_pages": ("PluginPage", "ShownFigure"),
     ".tables": ("as_markdown", "as_text", "formatted"),
+    ".type_values": ("KnownRuns", "TypeValue", "read_point"),
 }
 __all__ = [name for names in _LATER.values() for name in names]
 

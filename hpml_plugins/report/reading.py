@@ -367,6 +367,14 @@ class History:
         """The branches that have a line; "" for commits of no repository."""
         return list(self.order.lines)
 
+    @property
+    def types(self) -> dict[Hardware, tuple[str, ...]]:
+        """The types of hardware in the order of pages, each with its machines."""
+        found: dict[Hardware, tuple[str, ...]] = {}
+        for machine in sorted(self.machines, key=attrgetter("hardware")):
+            found[machine.hardware] = (*found.get(machine.hardware, ()), machine.name)
+        return found
+
     @functools.cached_property
     def own(self) -> frozenset[int]:
         """The revisions on the line of the first branch."""

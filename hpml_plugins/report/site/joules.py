@@ -7,6 +7,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hpml_plugins.analysis.sides import BOOST, MeasuredRun, PointSides
 from hpml_plugins.analysis.variance import half_width, student_quantile
@@ -119,7 +120,7 @@ def ratios_per_joule(
     return found
 
 
-def _of_runs(row: TaskRow, runs: Iterable[MeasuredRun[str]]) -> PerJoule | None:
+def _of_runs(row: TaskRow, runs: Iterable[MeasuredRun[Any]]) -> PerJoule | None:
     unit = row.metric.unit
     is_rate = unit == "Hz" or unit.endswith("/s")
     if not is_rate and unit not in ("s", "J"):

@@ -13,14 +13,14 @@ from typing import Annotated, Literal
 import msgspec
 
 from hpml_plugins.analysis.measured import MeasuredValue, Values
-from hpml_plugins.analysis.sides import BOOST, MeasuredRun, SideRuns, at_boost
+from hpml_plugins.analysis.sides import BOOST, SideRuns, at_boost
 from hpml_plugins.model.formatting import exact
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.charts import COLOURS, look
-from hpml_plugins.report.reading import Hardware, History, Outcome, TrackedMetric
+from hpml_plugins.report.reading import Hardware, History, TrackedMetric
 from hpml_plugins.report.shares import share_of_peak
-from hpml_plugins.store import of_node
+from hpml_plugins.report.type_values import KnownRuns, PointRuns, read_point
 
 Regime = Literal["settled", "boost"]
 
@@ -92,10 +92,6 @@ def colour_class(hardware: Hardware) -> str:
     return f"look{COLOURS.index(look(hardware.name, hardware.count).colour)}"
 
 
-#: Measured Records, each with the full hash of its commit; "" for none.
-_SideRuns = SideRuns[str]
-
-
 @dataclass(frozen=True)
 class TaskCell:
     """The value of one GPU type at a point: the mean over its cards of all Records with the newest
@@ -109,7 +105,7 @@ class TaskCell:
     number: MeasuredValue
     share: float | None = None
     values: Values = field(default_factory=dict, repr=False)
-    runs: _SideRuns = field(default_factory=lambda: SideRuns.of(()), repr=False)
+    runs: PointRuns = field(default_factory=lambda: SideRuns.of(()), repr=False)
 
     @property
     def cards(self) -> int:
@@ -196,7 +192,7 @@ def build(history: History, costs: Costs) -> Matrix:
         metrics = sorted(
             of_one, key=lambda each: (headline_rank(each), declared[each.name])
         )
-        runs: _Runs = {}
+        runs: KnownRuns = {}
         rows = [row for metric in metrics for row in _rows(metric, columns, runs)]
         has_gpus = any(gpus & row.cells.keys() for row in rows)
         (on_gpus if has_gpus else others).extend(rows)
@@ -215,13 +211,12 @@ def _columns(history: History, costs: Costs) -> Iterator[TypeColumn]:
     """The types that have measured anything."""
     cards = _cards_of_machines(history)
     number = 0
-    for hardware in sorted({machine.hardware for machine in history.machines}):
-        names = [each.name for each in history.machines if each.hardware == hardware]
+    for hardware, names in history.types.items():
         if any(history.seen.get(name) for name in names):
             measured = set[str]().union(*(cards.get(name, ()) for name in names))
             price = costs.prices.get(hardware.gpu)
             price = (price and hardware.count * price) or None
-            yield TypeColumn(number, hardware, tuple(names), len(measured), price)
+            yield TypeColumn(number, hardware, names, len(measured), price)
             number += 1
 
 
@@ -238,33 +233,24 @@ def _cards_of_machines(history: History) -> dict[str, set[str]]:
     return found
 
 
-#: Point and number of a column → its runs.
-_Runs = dict[tuple[str, int], _SideRuns]
-
-
 def _rows(
-    metric: TrackedMetric, columns: Sequence[TypeColumn], runs: _Runs
+    metric: TrackedMetric, columns: Sequence[TypeColumn], runs: KnownRuns
 ) -> Iterator[TaskRow]:
     for point in metric.benchmark.points:
         cells = {}
         failed = set()
         missing = True
         for column in columns:
-            newest = _newest(metric, point, column)
-            if newest is None:
+            found = read_point(metric, point, column.machines, runs)
+            if found is None:
                 continue
             missing = False
-            outcome, value = newest
-            if value is None:
+            number = found.number
+            if found.failed:
                 failed.add(column.number)
-                continue
-            known = _runs_of(metric, point, column, runs)
-            has_code = bool(known.of_code(value.code))
-            values = known.values(value.code) if has_code else outcome.readings
-            if metric.metric in values:
-                number = values[metric.metric]
+            elif number is not None:
                 share = _share(metric, point, column, number)
-                cells[column.number] = TaskCell(number, share, values, known)
+                cells[column.number] = TaskCell(number, share, found.values, found.runs)
         if missing:  # the page of nodes gives the reason
             continue
         title = metric.title
@@ -287,20 +273,6 @@ def _at_boost(row: TaskRow, column: TypeColumn, cell: TaskCell) -> TaskCell:
     return replace(cell, number=number, share=share)
 
 
-def _newest(
-    metric: TrackedMetric, point: str, column: TypeColumn
-) -> tuple[Outcome, MeasuredValue | None] | None:
-    """The newest result of a column's machines; without a value it failed."""
-    results = []
-    for name in column.machines:
-        for outcome, value in metric.newest_first(point, name):
-            if value or outcome.status == "failed":
-                results.append((outcome, value))
-                break
-    rank = metric.benchmark.index.rank
-    return max(results, key=lambda each: rank(each[0]), default=None)
-
-
 def _share(
     metric: TrackedMetric, point: str, column: TypeColumn, number: MeasuredValue
 ) -> float | None:
@@ -310,24 +282,3 @@ def _share(
     records = [current[place][1] for place in places if place in current]
     shares = (share_of_peak(each, metric.metric, number.value) for each in records)
     return next((share for share in shares if share is not None), None)
-
-
-def _runs_of(
-    metric: TrackedMetric, point: str, column: TypeColumn, known: _Runs
-) -> _SideRuns:
-    """All measured Records of the line of a point on a column; those of other software stacks than
-    the node's own only if there are no others."""
-    key = (point, column.number)
-    index = metric.benchmark.index
-    if key not in known:
-        found = [
-            outcome
-            for name in column.machines
-            for outcome in index.on_line((point, name))
-            if outcome.readings and outcome.revision >= 0
-        ]
-        known[key] = SideRuns(
-            of_node(found),
-            lambda each: MeasuredRun.of(each.readings, index.rank(each), each.commit),
-        )
-    return known[key]

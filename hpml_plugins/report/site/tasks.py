@@ -133,7 +133,7 @@ def judge_rows(rows: Sequence[TaskRow], base: int, other: int) -> dict[int, RowD
         is_older = (of_base.code, of_other.code) != (one.number.code, another.number.code)
         text = ""
         if is_older:
-            commit = newest_run([*sides.a, *sides.b]).origin
+            commit = newest_run([*sides.a, *sides.b]).origin.commit
             text = _tell_compared(of_base, of_other, commit, row)
         elif of_base.code != of_other.code:
             text = OTHER_CODE
