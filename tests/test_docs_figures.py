@@ -4,6 +4,8 @@ to their Records."""
 from __future__ import annotations
 
 import itertools
+import math
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,12 @@ from fill_docs import ROOT, filled, quotable, texts_of
 from first_hour import measure
 from workload_pages import read_point, write_points
 
-from hpml_plugins.model.formatting import format_point, times
+from hpml_plugins.analysis.measured import MeasuredValue
+from hpml_plugins.model.formatting import estimate, format_point, quantity, times
 from hpml_plugins.plugins.course.origins import RecordLink
 from hpml_plugins.plugins.course.questions import FOLDER
 from hpml_plugins.plugins.course.quotes import Quote, fill
+from hpml_plugins.report.site.matrix import Costs, build
 from hpml_plugins.store import read_records
 
 #: Numbers of the question pages without a Record: (quote, its options) → why.
@@ -98,7 +102,57 @@ def test_each_number_of_the_questions_leads_to_its_record_in_two_clicks(
     assert reached > 200
 
 
-def test_each_ratio_of_two_points_is_that_of_the_records_that_it_names(
+def test_each_value_and_ratio_of_points_is_that_of_the_sites_pages(
+    committed_results: Path,
+) -> None:
+    """A value without a commit is that of the point's cell for the machine's type."""
+    known = quotable(ROOT, committed_results)
+    matrix = build(known.history, Costs({}))
+    numbers = {}
+    for row in matrix.rows:
+        for column in matrix.columns:
+            if row.regime == "settled" and column.number in row.cells:
+                metric = row.metric
+                for machine in column.machines:
+                    place = metric.benchmark.name, metric.metric, row.point, machine
+                    numbers[place] = row.cells[column.number].number, metric.unit
+    checked: Counter[str] = Counter()
+
+    def shown(link: RecordLink) -> tuple[MeasuredValue, str]:
+        return numbers[link.benchmark, link.metric, link.label, link.machine]
+
+    def text(quote: Quote) -> str:
+        show = quote.options.get("show", "estimate")
+        is_of_points = quote.kind == "value" or quote.name not in known.figures
+        if quote.kind not in ("value", "ratio") or not is_of_points or show == "duration":
+            return ""
+        answer = known.answer(quote)
+        if {"commit", "over.commit"} & quote.options.keys() or not any(answer.links):
+            return ""
+        values = [shown(link) for link in answer.links[0]]
+        value, unit = values[0]
+        if quote.kind == "ratio":
+            below, _ = values[-1]
+            expected = times(value.value / below.value)
+        else:
+            percent = f"{value.value * 100:.4g} %"
+            expected = {
+                "estimate": f"{estimate(value.estimate, unit)} {value.regime}".rstrip(),
+                "value": quantity(value.value, unit),
+                "boost": quantity(value.boost or math.nan, unit),
+                "percent": percent,
+            }[show]
+        assert answer.text == expected, quote.where
+        checked[quote.kind] += 1
+        return ""
+
+    for path in texts_of(ROOT):
+        fill(path.read_text(encoding="utf-8"), str(path), text)
+    assert checked["value"] > 300
+    assert checked["ratio"] > 4
+
+
+def test_each_ratio_of_a_commit_is_that_of_the_records_that_it_names(
     committed_results: Path,
 ) -> None:
     """By another way than quotes take: the Records of the named machine and commit, read anew."""
@@ -108,12 +162,11 @@ def test_each_ratio_of_two_points_is_that_of_the_records_that_it_names(
 
     def medians(link: RecordLink) -> list[float]:
         """Of each card that measured the point at that commit."""
-        machine = link.told.partition(" at ")[0]
         found = [
             record.median(link.metric)
             for record in records
             if record.benchmark == link.benchmark
-            and record.machine == machine
+            and record.machine == link.machine
             and record.commit.startswith(link.commit)
             and record.status == "ok"
             and format_point(record.params) == link.label
@@ -124,11 +177,8 @@ def test_each_ratio_of_two_points_is_that_of_the_records_that_it_names(
 
     def text(quote: Quote) -> str:
         nonlocal checked
-        if quote.kind == "ratio" and quote.name not in known.figures:
+        if quote.kind == "ratio" and {"commit", "over.commit"} & quote.options.keys():
             answer = known.answer(quote)
-            if not any(answer.links):
-                assert answer.text == quote.options["otherwise"]
-                return ""
             pairs = itertools.product(*map(medians, answer.links[0]))
             possible = {times(above / below) for above, below in pairs}
             assert answer.text in possible, quote.where
@@ -148,9 +198,8 @@ class _Site:
 
     def has_record(self, link: RecordLink) -> bool:
         """Whether the point lists the Record."""
-        machine = link.told.partition(" at ")[0]
         shown = read_point(self.html_dir, link.benchmark, link.metric, link.label)
         rows = shown.partition('class="records"')[2].split("<tr>")
         return any(
-            f"<td>{machine}<" in row and f"<code>{link.commit}" in row for row in rows
+            f"<td>{link.machine}<" in row and f"<code>{link.commit}" in row for row in rows
         )

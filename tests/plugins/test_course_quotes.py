@@ -15,10 +15,11 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.course.origins import Provenance
 from hpml_plugins.plugins.course.questions import write_questions
-from hpml_plugins.plugins.course.quotes import Quotable, fill
+from hpml_plugins.plugins.course.quotes import Quotable, Quote, fill
 from hpml_plugins.report.figures import Drawable
 from hpml_plugins.report.reading import History, read_history
 from hpml_plugins.report.site.further import Site
+from hpml_plugins.report.site.matrix import Costs, build
 from hpml_plugins.report.site.plugin_pages import ShownFigure
 from hpml_plugins.store import append_record, record_file
 
@@ -128,6 +129,132 @@ def test_a_quote_is_replaced_by_what_the_records_say_and_stays_a_quote(
     assert fill(once, "docs/x.md", lambda asked: known.answer(asked).text) == once
 
 
+@pytest.fixture
+def of_two_cards(tmp_path: Path) -> Quotable:
+    """A point that two cards of a type measured, on a machine each; 8 ms on the second; and one
+    that only the first did."""
+    for machine, size, commit, seconds in (
+        ("m", 1, OLD, 2e-3),
+        ("m", 2, OLD, 3e-3),
+        ("n", 1, NEW, 8e-3),
+    ):
+        record = a_record(
+            "copy",
+            {"time": MetricSamples("s", "lower", [seconds] * 9, {"timer": "cuda events"})},
+            machine=machine,
+            params={"size": size, "cold": True},
+            commit=commit,
+            started=1.0,
+            node={"gpus": [{"name": "H200", "uuid": f"GPU-{machine}"}]},
+            source={"sha256": "a"},
+            duration=1.5,
+        )
+        append_record(record_file(tmp_path, machine, commit), record)
+    history = read_history(tmp_path, None, DECLARED, {OLD: 1, NEW: 2}, {}, print)
+    records = history.current()
+    rates = Drawable("p", TIMES, TIMES.table(records), records=records)
+    return Quotable(history, [rates])
+
+
+@pytest.mark.parametrize(
+    ("quote", "text", "told"),
+    [
+        (
+            "value copy.time machine=m size=1 show=value",
+            "4.000 ms",
+            "mean over 2 cards, 2 Records, the newest n at bbbbbbbb",
+        ),
+        (
+            "value copy.time machine=n size=1 show=value",
+            "4.000 ms",
+            "mean over 2 cards, 2 Records, the newest n at bbbbbbbb",
+        ),
+        (
+            "value copy.time machine=n size=2 show=value",
+            "3.000 ms",
+            "one Record, m at aaaaaaaa",
+        ),
+        (
+            f"value copy.time machine=m size=1 commit={OLD[:8]} show=value",
+            "2.000 ms",
+            "one Record, m at aaaaaaaa",
+        ),
+        (
+            "value copy.time machine=m size=1 show=duration",
+            "1.500 s",
+            "one Record, m at aaaaaaaa",
+        ),
+        (
+            "ratio copy.time machine=m size=1 over.size=2",
+            "1.33",
+            "mean over 2 cards, 2 Records, the newest n at bbbbbbbb",
+        ),
+        (
+            f"ratio copy.time machine=m size=1 over.commit={OLD[:8]}",
+            "1.00",
+            "one Record, m at aaaaaaaa",
+        ),
+        (
+            "cell p.times column=time machine=n",
+            "8.000 ms (one card)",
+            "one Record, n at bbbbbbbb: copy · time 8.000 ms",
+        ),
+        (
+            "ratio p.times column=time machine=n over.machine=m over.size=2",
+            "2.67 (one card each)",
+            "one Record, n at bbbbbbbb: copy · time 8.000 ms",
+        ),
+        (
+            "cell p.times column=time size=2",
+            "3.000 ms",
+            "one Record, m at aaaaaaaa: copy · time 3.000 ms",
+        ),
+    ],
+)
+def test_a_value_is_the_mean_over_the_cards_of_a_type_and_a_cell_says_that_it_is_of_one(
+    of_two_cards: Quotable, quote: str, text: str, told: str
+) -> None:
+    answer = of_two_cards.answer(Quote.parse(quote, "x"))
+    assert answer.text == text
+    assert answer.links[0][0].told.startswith(told)
+
+
+def test_a_table_says_that_it_is_of_one_card_of_each_type(of_two_cards: Quotable) -> None:
+    def table(more: str) -> str:
+        quote = Quote.parse(f"table p.times columns=machine,time {more}", "x")
+        return of_two_cards.answer(quote).text
+
+    assert table("").endswith(" |\n\nOne card each: the newest Record.\n")
+    assert table("machine=n").endswith(" |\n\nOne card: the newest Record.\n")
+    assert table("size=2").endswith(" |\n")
+
+
+@pytest.mark.usefixtures("of_two_cards")
+def test_a_type_whose_newest_result_failed_has_no_value_as_on_its_page(
+    tmp_path: Path,
+) -> None:
+    newest = "c" * 40
+    failed = a_record(
+        "copy",
+        status="failed",
+        reason="x",
+        machine="n",
+        params={"size": 1, "cold": True},
+        commit=newest,
+        started=2.0,
+        node={"gpus": [{"name": "H200", "uuid": "GPU-n"}]},
+    )
+    append_record(record_file(tmp_path, "n", newest), failed)
+    revisions = {OLD: 1, NEW: 2, newest: 3}
+    history = read_history(tmp_path, None, DECLARED, revisions, {}, print)
+    rows = build(history, Costs({})).rows
+    (row,) = [each for each in rows if each.failed and each.metric.metric == "time"]
+    assert (row.point, row.cells) == ("size=1, cold=True", {})
+    quote = Quote.parse("value copy.time machine=m size=1", "x")
+    with pytest.raises(HpmlError, match="the newest result on m has no value"):
+        Quotable(history, []).answer(quote)
+
+
 def test_a_timed_value_has_its_interval_and_its_regime(known: Quotable) -> None:
     text = fill("<!--= value copy.time machine=m -->", "x", str)  # no end: it is no quote
     assert text == "<!--= value copy.time machine=m -->"
@@ -222,7 +349,7 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(
     assert dict(page.questions) == {"how-fast": "How fast?", "again": "Again?"}
     html = (html_dir / page.address).read_text(encoding="utf-8")
     assert (
-        '<a href="workload-copy.html#time?size=1&amp;cold=True" title="m at'
+        '<a href="workload-copy.html#time?size=1&amp;cold=True" title="one Record, m at'
         ' bbbbbbbb">2.000 ms</a>' in html
     )
     assert (
@@ -231,7 +358,7 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(
     )
     assert '<a href="workload-copy.html"><code>copy</code></a>' in html
     link = (
-        '<a href="workload-copy.html#time?size=1&amp;cold=True" title="m at bbbbbbbb:'
+        '<a href="workload-copy.html#time?size=1&amp;cold=True" title="one Record, m at bbbbbbbb:'
         " copy · time 2.000 ms"
     )
     assert [text.partition(">")[2].partition("<")[0] for text in html.split(link)[1:]] == [

@@ -25,14 +25,14 @@ class RecordLink(NamedTuple):
     """The target of a link to a Record: a point and a metric of it, as on the page of its
     benchmark.
 
-    metric: as in Records.  label: of the point.  commit: shortened.
-     told: machine, commit, and the
-    metric's value.
+    metric: as in Records.  label: of the point.  machine, commit: of the Record, or of the newest
+    of those that a mean rests on; the commit shortened.  told: what the number rests on, in words.
     """
 
     benchmark: str
     metric: str
     label: str
+    machine: str
     commit: str
     told: str
 
@@ -56,10 +56,11 @@ class RecordLink(NamedTuple):
         )
         commit, metric = record.commit[:8] or "unknown", record.metrics[name]
         told = (
-            f"{record.machine} at {commit}: {record.benchmark} · {name}"
+            f"one Record, {record.machine} at {commit}: {record.benchmark} · {name}"
             f" {format_samples(metric, metric.unit)}"
         )
-        return cls(record.benchmark, name, format_point(record.params), commit, told)
+        label = format_point(record.params)
+        return cls(record.benchmark, name, label, record.machine, commit, told)
 
 
 @dataclass(frozen=True)

@@ -201,8 +201,11 @@ def _with_records(table: Answer) -> str:
     if not any(table.links):
         return table.text
     links = (", ".join(_link(each.commit, each) for each in row) or "–" for row in table.links)
-    lines = zip(table.text.strip().splitlines(), ("Record", "---", *links), strict=True)
-    return "\n" + "".join(f"{line} {cell} |\n" for line, cell in lines)
+    rows = [line for line in table.text.splitlines() if line.startswith("|")]
+    label = [line for line in table.text.splitlines() if line and not line.startswith("|")]
+    lines = zip(rows, ("Record", "---", *links), strict=True)
+    cells = "".join(f"{line} {cell} |\n" for line, cell in lines)
+    return f"\n{cells}\n{''.join(label)}\n" if label else f"\n{cells}"
 
 
 def _link(text: str, to: RecordLink, prefix: str = "") -> str:

@@ -5,20 +5,27 @@ A quote is a pair of comments with generated text between them:
 
     <!--= value roof_copy.bandwidth machine=h200-x1 mebibytes=4096 -->4.282 TB/s ± 0.18 %<!--/-->
 
-- `value BENCHMARK.METRIC machine=M KEY=VALUE …`: the current value of a point with its interval.
-  `show=value` leaves the interval out, `show=boost` gives the regime boost, `show=duration` the
-  time for measuring the point, all rounds together; `commit=C` takes the Record of that commit.
+- `value BENCHMARK.METRIC machine=M KEY=VALUE …`: the current value of a point on the type of this
+  machine with its interval: the mean over the cards, as on the site's pages of types. `show=value`
+  leaves the interval out, `show=boost` gives the regime boost. One Record gives `show=duration`,
+  the time for measuring the point, all rounds together, and `commit=C`, the value at that commit.
 - `cell PLUGIN.FIGURE column=C KEY=VALUE …`: the cell of that column in the one row of the figure's
   table whose columns have these values. `KEY=A|B`: one of these.
 - `ratio PLUGIN.FIGURE column=C KEY=VALUE … over.KEY=VALUE …`: the cell of that column divided by
   the one in the row where the keys behind `over.` have these values instead; `over.column=D`
   divides by another column.
 - `ratio BENCHMARK.METRIC machine=M KEY=VALUE … over.KEY=VALUE …`: the value of a point divided by
-  that of the one where the keys behind `over.` (a parameter, machine or commit) have these values.
+  that of the one where the keys behind `over.` (a parameter, machine or commit) have these values;
+  if either names a commit, both are of one Record.
 - `table PLUGIN.FIGURE columns=A,B KEY=VALUE …`: the rows that have these values, as a Markdown
   table; `columns=A,B=new name` chooses and renames columns.
 - `figure PLUGIN.FIGURE`: the chart.
 - `benchmark NAME`: the name of a benchmark, on the site with a link to its history.
+
+A figure's table is made of one Record of each point and machine. What is quoted from it (`cell`,
+`table`, `ratio` of a figure) says "one card" (or "one node", of several GPUs or none) where the
+type has a mean over several, unless the quote or a column names the card; "one Record" where that
+is a mean over Records of the same card.
 
 A share is written in per cent if `%` follows the column's name (`column=share%`), and with
 `show=percent`. `otherwise=TEXT` is used if no Record has the values in the quote; without it that
@@ -30,12 +37,15 @@ charts stand alone.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hpml_plugins import Table
+from hpml_plugins.analysis import MeasuredValue
 from hpml_plugins.errors import HpmlError, nearest
 from hpml_plugins.model import (
     Cell,
@@ -50,10 +60,13 @@ from hpml_plugins.plugins.course.origins import Provenance, RecordLink
 from hpml_plugins.report import (
     Drawable,
     History,
+    KnownRuns,
     Outcome,
     TrackedMetric,
+    TypeValue,
     as_markdown,
     formatted,
+    read_point,
 )
 from hpml_plugins.store import describe_outside
 
@@ -97,6 +110,16 @@ class Answer:
     links: Sequence[Sequence[RecordLink]] = ()
 
 
+@dataclass(frozen=True)
+class _PointValue:
+    """A metric of a point.  duration: of measuring it, s.  link: to what it rests on."""
+
+    value: MeasuredValue
+    unit: str
+    duration: float
+    link: RecordLink
+
+
 @dataclass
 class Quotable:
     """The sources of quotes: all Records, and the figures that plugins draw from the current
@@ -106,6 +129,7 @@ class Quotable:
     drawables: Iterable[Drawable]
     provenance: Provenance = field(default_factory=Provenance)
     figures: dict[str, Drawable] = field(init=False)
+    _runs: dict[str, KnownRuns] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.figures = {f"{each.plugin}.{each.figure.name}": each for each in self.drawables}
@@ -138,36 +162,105 @@ class Quotable:
     def _value(self, quote: Quote) -> Answer:
         options = dict(quote.options)
         show = options.pop("show", "estimate")
-        metric, outcome, link = self._point(replace(quote, options=options))
-        reading = outcome.readings[metric.metric]
+        asked = replace(quote, options=options)
+        is_one = show == "duration" or "commit" in options
+        found = self._of_record(asked) if is_one else self._of_type(asked)
+        value, unit = found.value, found.unit
         texts = {
-            "estimate": f"{estimate(reading.estimate, metric.unit)} {reading.regime}".rstrip(),
-            "value": quantity(reading.value, metric.unit),
-            "boost": "" if reading.boost is None else quantity(reading.boost, metric.unit),
-            "duration": quantity(outcome.duration, "s"),
-            "percent": str(_in_percent(reading.value)) if metric.unit == "1" else "",
+            "estimate": f"{estimate(value.estimate, unit)} {value.regime}".rstrip(),
+            "value": quantity(value.value, unit),
+            "boost": "" if value.boost is None else quantity(value.boost, unit),
+            "duration": quantity(found.duration, "s"),
+            "percent": str(_in_percent(value.value)) if unit == "1" else "",
         }
         if not texts.get(show):
             raise HpmlError(
                 f"show={show}: {nearest(show, [name for name, text in texts.items() if text])}",
                 quote.where,
             )
-        return Answer(texts[show], [[link]])
+        return Answer(texts[show], [[found.link]])
 
-    def _point(self, quote: Quote) -> tuple[TrackedMetric, Outcome, RecordLink]:
-        """The metric, and the Record of the point selected by the options."""
-        options = dict(quote.options)
-        machine, commit = options.pop("machine", ""), options.pop("commit", "")
-        metric = self._metric(quote)
-        label, outcome = self._outcome(quote, metric, machine, commit, options)
+    def _of_record(self, quote: Quote) -> _PointValue:
+        """The value of the point selected by the options, of one Record."""
+        machine = quote.options.get("machine", "")
+        metric, label, outcome = self._selected(quote, [machine])
         at = outcome.commit[:8] or "unknown"
-        link = RecordLink(metric.benchmark.name, metric.metric, label, at, f"{machine} at {at}")
-        return metric, outcome, link
+        told = f"one Record, {machine} at {at}"
+        link = RecordLink(metric.benchmark.name, metric.metric, label, machine, at, told)
+        return _PointValue(outcome.readings[metric.metric], metric.unit, outcome.duration, link)
+
+    def _of_type(self, quote: Quote) -> _PointValue:
+        """The value of the point selected by the options, on the type of its machine."""
+        machine = quote.options.get("machine", "")
+        metric, label, _ = self._selected(quote, self._alike(machine))
+        found = self._read(metric, label, machine)
+        if found is None or found.number is None:
+            raise _NotMeasured(
+                f"{quote.name} {label}: the newest result on {machine} has no value", quote.where
+            )
+        newest = max(found.records, key=metric.benchmark.index.rank)
+        at = newest.commit[:8] or "unknown"
+        told = f"{newest.machine} at {at}"
+        if len(found.records) == 1:
+            told = f"one Record, {told}"
+        else:
+            cards = len(found.cards)
+            of_cards = f"mean over {cards} {_noun(found)}s, " if cards > 1 else ""
+            told = f"{of_cards}{len(found.records)} Records, the newest {told}"
+        benchmark = metric.benchmark.name
+        link = RecordLink(benchmark, metric.metric, label, newest.machine, at, told)
+        return _PointValue(found.number, metric.unit, found.newest.duration, link)
+
+    def _alike(self, machine: str) -> tuple[str, ...]:
+        """The machines of the same type of hardware, and this one."""
+        types = self.history.types.values()
+        return next((names for names in types if machine in names), (machine,))
+
+    def _read(self, metric: TrackedMetric, label: str, machine: str) -> TypeValue | None:
+        """The value of a point on the type of a machine."""
+        runs = self._runs.setdefault(metric.benchmark.name, {})
+        return read_point(metric, label, self._alike(machine), runs)
+
+    def _label(self, links: Sequence[RecordLink]) -> str:
+        """What a number made of one Record of each of these points rests on, in words; "" if their
+        types have no means over several Records."""
+        nouns = []
+        for link in links:
+            metric = self._metrics.get(f"{link.benchmark}.{link.metric}")
+            found = metric and self._read(metric, link.label, link.machine)
+            if found and len(found.records) > 1:
+                nouns.append(_noun(found) if len(found.cards) > 1 else "Record")
+        if not nouns:
+            return ""
+        noun = next((each for each in nouns if each != "Record"), "Record")
+        each = " each" if len({link.machine for link in links}) > 1 else ""
+        return f"one {noun}{each}"
+
+    def _labelled(self, quote: Quote, text: str, links: Sequence[RecordLink]) -> str:
+        """A number from a figure, with its label, unless it is a count."""
+        is_number = text.lstrip("-−<>")[:1].isdigit() and not text.isdigit()
+        label = self._label(links) if is_number and "card" not in quote.options else ""
+        return f"{text} ({label})" if label else text
+
+    @functools.cached_property
+    def _metrics(self) -> dict[str, TrackedMetric]:
+        """`BENCHMARK.METRIC` → the metric."""
+        metrics = self.history.metrics.values()
+        return {f"{each.benchmark.name}.{each.metric}": each for each in metrics}
+
+    def _selected(
+        self, quote: Quote, machines: Sequence[str]
+    ) -> tuple[TrackedMetric, str, Outcome]:
+        """The metric and the point selected by the options, and its Record on these machines."""
+        options = dict(quote.options)
+        commit = options.pop("commit", "")
+        options.pop("machine", "")
+        metric = self._metric(quote)
+        label, outcome = self._outcome(quote, metric, machines, commit, options)
+        return metric, label, outcome
 
     def _metric(self, quote: Quote) -> TrackedMetric:
-        known = {
-            f"{each.benchmark.name}.{each.metric}": each for each in self.history.metrics.values()
-        }
+        known = self._metrics
         if quote.name not in known:
             raise HpmlError(
                 f"no metric {quote.name!r}; {nearest(quote.name, list(known))}", quote.where
@@ -178,7 +271,7 @@ class Quotable:
         self,
         quote: Quote,
         metric: TrackedMetric,
-        machine: str,
+        machines: Sequence[str],
         commit: str,
         params: Mapping[str, str],
     ) -> tuple[str, Outcome]:
@@ -191,7 +284,9 @@ class Quotable:
             # A Record quoted by its commit need not be on the line.
             outcomes = (index.stored if commit else index.on_line)((label, name))
             texts = {key: unquoted(text) for key, text in metric.benchmark.points[label].items()}
-            if name != machine or any(texts.get(key) != value for key, value in params.items()):
+            if name not in machines or any(
+                texts.get(key) != value for key, value in params.items()
+            ):
                 continue
             for outcome in outcomes:  # ascending by rank
                 known = (outcome.revision >= 0 or commit) and metric.metric in outcome.readings
@@ -208,6 +303,7 @@ class Quotable:
             )
             points += f"; {left_out}" if left_out and not found else ""
             error = HpmlError if found else _NotMeasured
+            machine = quote.options.get("machine", "")
             raise error(f"{quote.name} machine={machine} {_joined(params)}: {points}", quote.where)
         return next(iter(found.items()))
 
@@ -265,7 +361,7 @@ class Quotable:
 
     def _cell(self, quote: Quote) -> Answer:
         cell, links = self._only(quote)
-        return Answer(formatted(cell)[0][0], [links])
+        return Answer(self._labelled(quote, formatted(cell)[0][0], links), [links])
 
     def _ratio(self, quote: Quote) -> Answer:
         options = {key: value for key, value in quote.options.items() if not key.startswith(_OVER)}
@@ -282,20 +378,19 @@ class Quotable:
         above, below = (next(each.rows()).popitem()[1] for each in (one, other))
         if not isinstance(above, int | float) or not isinstance(below, int | float) or not below:
             raise HpmlError(f"no ratio of {above!r} and {below!r}", quote.where)
-        return Answer(times(above / below), [list(dict.fromkeys((*of_one, *of_other)))])
+        links = list(dict.fromkeys((*of_one, *of_other)))
+        return Answer(self._labelled(quote, times(above / below), links), [links])
 
     def _ratio_of_points(
         self, quote: Quote, above: Mapping[str, str], below: Mapping[str, str]
     ) -> Answer:
-        numbers, links = [], []
-        for options in (above, below):
-            metric, outcome, link = self._point(replace(quote, options=options))
-            numbers.append(outcome.readings[metric.metric].value)
-            links.append(link)
-        divided, divisor = numbers
+        is_one = "commit" in above or "commit" in below
+        read = self._of_record if is_one else self._of_type
+        one, other = (read(replace(quote, options=options)) for options in (above, below))
+        divided, divisor = one.value.value, other.value.value
         if not divisor:
             raise HpmlError(f"no ratio of {divided!r} and {divisor!r}", quote.where)
-        return Answer(times(divided / divisor), [list(dict.fromkeys(links))])
+        return Answer(times(divided / divisor), [list(dict.fromkeys((one.link, other.link)))])
 
     def _table(self, quote: Quote) -> Answer:
         rows = self._rows(quote)
@@ -305,7 +400,12 @@ class Quotable:
             else list(rows.columns)
         )
         chosen, links = self._chosen(quote, rows, names)
-        return Answer(f"\n{as_markdown(chosen)}", links)
+        label = self._label(list(itertools.chain(*links)))
+        which = label.removesuffix(" each").removeprefix("one ")
+        newest = "the newest" if which == "Record" else "the newest Record"
+        noted = f"\nO{label[1:]}: {newest}.\n" if label else ""
+        is_of_cards = "card" in chosen.columns
+        return Answer(f"\n{as_markdown(chosen)}{'' if is_of_cards else noted}", links)
 
     def _figure(self, quote: Quote) -> Answer:
         drawable = self._drawable(quote)
@@ -320,7 +420,7 @@ class Quotable:
             raise HpmlError(
                 f"no benchmark {quote.name!r}; {nearest(quote.name, names)}", quote.where
             )
-        return Answer(f"`{quote.name}`", [[RecordLink(quote.name, "", "", "", "")]])
+        return Answer(f"`{quote.name}`", [[RecordLink(quote.name, "", "", "", "", "")]])
 
 
 def _columns(rows: Table, names: Iterable[str], where: str) -> tuple[Table, list[str]]:
@@ -346,6 +446,12 @@ def _columns(rows: Table, names: Iterable[str], where: str) -> tuple[Table, list
 def _is_named(cell: Cell, texts: Sequence[str]) -> bool:
     """Whether an option selects the cell, by its text in the table or in the form of `-p`."""
     return cell in texts or format_choice(cell) in texts
+
+
+def _noun(value: TypeValue) -> str:
+    """The noun for counting what measured a value."""
+    card = value.newest.card
+    return "card" if card.startswith(("GPU-", "MIG-")) and "," not in card else "node"
 
 
 def _joined(options: Mapping[str, str]) -> str:
