@@ -115,8 +115,9 @@ def test_a_link_is_to_the_history_of_the_metric_that_the_row_shows() -> None:
         "copy",
         "total",
         "variant=fast",
+        "m",
         "abcdef01",
-        "m at abcdef01: copy · total 3.000 s",
+        "one Record, m at abcdef01: copy · total 3.000 s",
     )
     assert RecordLink.of(record, row, ["variant", "kernel"]).metric == "time"
     assert RecordLink.of(record, row, ["variant"]).metric == "time"
