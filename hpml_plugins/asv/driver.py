@@ -27,8 +27,8 @@ from hpml_plugins.suite.points import (
     UNWRITABLE,
     current_progress,
     last_progress,
+    reused_records,
     skip_point,
-    stored_points,
 )
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say
@@ -202,10 +202,14 @@ def measure_commit(
     def measure_round(number: int) -> Record | None:
         task = prepared.tasks[number]
         prepared.check_lock()
-        if reason := task.declared.unmet.get(task.number):
-            answers[number] = _PointResult(f"skipped: {reason}")
+        unmet = task.declared.unmet.get(task.number, "")
+        if (kept := reused.get(number)) and (unmet or kept.status == "skipped"):
+            answers[number] = _PointResult(f"skipped: {unmet or kept.reason}")
+            return kept
+        if unmet:
+            answers[number] = _PointResult(f"skipped: {unmet}")
             return skip_point(
-                prepared.suite, task.declared, task.params, reason, commit, environment
+                prepared.suite, task.declared, task.params, unmet, commit, environment
             )
         limit = prepared.report.limit
         with showing_progress(prepared):
@@ -232,14 +236,15 @@ def measure_commit(
         for task in prepared.tasks
     ]
     report = prepared.report
-    kept = stored_points(prepared.suite, commit, environment)
-    stored = {
-        number
-        for number, (declared, params) in enumerate(tasks)
-        if declared.key(params) in kept
-    }
+    reused = reused_records(prepared.suite, tasks, commit, environment)
     records = measure_rounds(
-        tasks, prepared.suite.run, measure_round, report, report.limit, one_pass, stored
+        tasks,
+        prepared.suite.run,
+        measure_round,
+        report,
+        report.limit,
+        one_pass,
+        reused.keys(),
     )
     measured = {prepared.tasks[number].declared.name for number in answers}
     prepared.left_out = {task.declared.name for task in prepared.tasks} - measured

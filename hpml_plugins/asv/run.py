@@ -416,15 +416,12 @@ def newest_commits(repository: Path, branches: Sequence[str | None]) -> list[str
 
 
 def _reused_statuses(args: Any) -> list[str]:
-    """The statuses that asv was told to skip. A skipped point counts as successful, just as asv
-    counts its NaN."""
+    """The statuses that asv was told to skip; see `Suite.reuse`."""
     everything = getattr(args, "skip_existing", False) or getattr(
         args, "skip_existing_commits", False
     )
-    if everything or getattr(args, "skip_existing_successful", False):
-        successful = ["ok", "skipped"]
-    else:
-        successful = []
-    return successful + (
-        ["failed"] if everything or getattr(args, "skip_existing_failed", False) else []
-    )
+    wanted = {
+        "ok": getattr(args, "skip_existing_successful", False),
+        "failed": getattr(args, "skip_existing_failed", False),
+    }
+    return [status for status, alone in wanted.items() if everything or alone]

@@ -289,6 +289,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     throttled: why the GPU lowered its clocks while samples without a regime were taken; empty if it
     did not.  failure: the kind of failure.  noise: the warnings about the scatter of the samples.
     of_stack: whether it was measured with packages installed for it instead of the node's own.
+    requirement_unmet: whether it was skipped before its process was started, because the node did
+    not meet a declared requirement.
     packages: versions of the relevant libraries.  commit and machine are empty outside asv.
     """
 
@@ -323,6 +325,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     throttled: Text = ""
     failure: Failure = Failure.NONE
     of_stack: bool = False
+    requirement_unmet: bool = False
 
     @property
     def remarks(self) -> list[str]:

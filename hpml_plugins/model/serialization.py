@@ -92,8 +92,9 @@ def upgrade(record: Record) -> Record:
     """Add the facts that were introduced after the Record was written, which it contains only in
     words.
 
-    `throttled` and `noise` come from its warnings, `failure` from its reason, `of_stack` from the
-    name of its environment. The facts of a metric are derived from its info (`MetricSamples`).
+    `throttled` and `noise` come from its warnings, `failure` and `requirement_unmet` from its
+    reason, `of_stack` from the name of its environment. The facts of a metric are derived from its
+    info (`MetricSamples`).
     """
     facts: dict[str, Any] = {}
     if not record.throttled and (reason := _throttled_of(record.warnings)):
@@ -105,6 +106,10 @@ def upgrade(record: Record) -> Record:
         facts["failure"] = _failure_of(record.reason)
     if not record.of_stack and record.environment.startswith(STACK):
         facts["of_stack"] = True
+    if record.status == "skipped" and not record.requirement_unmet:
+        # one that its process skipped has a duration, or its plugin's source
+        started = record.duration or record.source
+        facts["requirement_unmet"] = not started and record.reason.startswith("needs ")
     return msgspec.structs.replace(record, **facts) if facts else record
 
 

@@ -399,6 +399,11 @@ class RunReport(Follower):
         points = f"{counted(len(self.stored), 'point')} of an earlier run"
         if self._measured_before:
             return [points]
+        unmet = Counter(
+            kind_of(each.reason) for each in self.stored if each.requirement_unmet
+        )
+        if unmet.total() == len(self.stored):
+            return [f"{points}, skipped: {_list_reasons(unmet, MOST_OF_ONLY_REASON)}"]
         return [f"{points}, without a number; they are tried again without --skip-existing"]
 
     @property

@@ -58,7 +58,8 @@ class Suite(msgspec.Struct, frozen=True):
 
     folder: of registry.yaml.  scratch: a folder that exists as long as the command.  keep: whether
     to store Records.  reuse: statuses of stored Records that are used instead of measuring again
-    (asv's --skip-existing and related options).  offers: the plugins' data sets (`host.Offers`), as
+    (asv's --skip-existing and related options); not "skipped", about which asv's main process
+    decides (`reused_records`).  offers: the plugins' data sets (`host.Offers`), as
     plain JSON, because the format may differ at a commit.  unranked: asv's names of the metrics
     without a direction. In `benchmarks` they have one, because a commit from before such metrics
     reads the suite too and would refuse None.
@@ -186,33 +187,41 @@ def skip_point(
 ) -> Record:
     """Store the Record of a point whose requirements are not met, without starting a process.
 
-    reason: see `Declared.unmet`.  With --skip-existing a stored Record is returned. Raises
-    Unwritable if it cannot be stored.
+    reason: see `Declared.unmet`. Raises Unwritable if it cannot be stored.
     """
-    before = _earlier(suite, declared, params, commit, environment)
-    if before and before.is_complete:
-        return before
     context = _context(suite, declared, commit, environment)
-    record = unmeasured(
+    skipped = unmeasured(
         declared.benchmark, declared.version, params, context, "skipped", reason
     )
+    record = msgspec.structs.replace(skipped, requirement_unmet=True)
     _store(suite, record)
     return record
 
 
-def stored_points(suite: Suite, commit: str, environment: str) -> set[str]:
-    """The points that are not measured again (--skip-existing), because complete Records of an
-    earlier run are used."""
+def reused_records(
+    suite: Suite, tasks: Sequence[tuple[Declared, Params]], commit: str, environment: str
+) -> dict[int, Record]:
+    """For the numbers of points that are not measured again (--skip-existing) the complete Records
+    of an earlier run that are used instead.
+
+    A point that was skipped counts as successful, just as asv counts its NaN, unless the
+    requirement that it lacked is met now.
+    """
     if not suite.reuse:
-        return set()
+        return {}
+    reused = [*suite.reuse, "skipped"] if "ok" in suite.reuse else suite.reuse
     by_point: dict[str, list[Record]] = {}
     for record in read_file(_file_of(suite, commit)):
         if record.benchmark != REFERENCE:
             by_point.setdefault(record.point, []).append(record)
-    standing = {
-        point: _standing(suite, records, environment) for point, records in by_point.items()
-    }
-    return {point for point, record in standing.items() if record and record.is_complete}
+    found = {}
+    for number, (declared, params) in enumerate(tasks):
+        last = _standing(suite, by_point.get(declared.key(params), ()), environment)
+        if last is None or not last.is_complete or last.status not in reused:
+            continue
+        if not last.requirement_unmet or declared.why_unmet(params):
+            found[number] = last
+    return found
 
 
 def _earlier(
@@ -224,7 +233,11 @@ def _earlier(
         return None
     point = declared.key(params)
     stored = read_file(_file_of(suite, commit))
-    return _standing(suite, [each for each in stored if each.point == point], environment)
+    of_point = [each for each in stored if each.point == point]
+    record = _standing(suite, of_point, environment)
+    if record and record.is_complete and record.status not in suite.reuse:
+        return None
+    return record
 
 
 def _file_of(suite: Suite, commit: str) -> Path:
@@ -277,7 +290,7 @@ def _standing(suite: Suite, of_point: Sequence[Record], environment: str) -> Rec
     if last is None or last.run == suite.run:
         return None
     if last.is_complete:
-        return last if last.status in suite.reuse else None
+        return last
     return last if _is_of_node(last, suite.node) else None
 
 

@@ -245,6 +245,14 @@ def test_a_run_that_measured_nothing_ends_with_that_and_a_status_of_its_own(
     assert last.startswith("Measured nothing: 4 points skipped: needs more GPUs, ")
     assert "nothing to compare with" not in done.stdout
 
+    before = len(records(ran))
+    done = ran.asv("run", "main^!", "--bench", "on_gpu", "--skip-existing")
+    assert done.returncode == MEASURED_NOTHING, done.stdout + done.stderr
+    last = [line for line in done.stdout.splitlines() if line][-1]
+    nothing = "Measured nothing: 4 points of an earlier run, skipped: needs more GPUs, "
+    assert last.startswith(nothing)
+    assert len(records(ran)) == before
+
 
 def test_a_dry_run_stores_nothing(ran: Project) -> None:
     before = len(records(ran))

@@ -17,9 +17,39 @@ from msgspec.structs import replace
 from records import a_record
 from support import assert_nothing_lost, wait_for
 
+from hpml_plugins import Node
+from hpml_plugins.asv.driver import _PointResult, measure_commit
+from hpml_plugins.asv.run import AsvTask, Prepared
+from hpml_plugins.host import make_host
 from hpml_plugins.model.rounds import retract
+from hpml_plugins.node import unmet
+from hpml_plugins.registry import read_registry
+from hpml_plugins.report.progress import RunReport
 from hpml_plugins.store import append_record, read_file
-from hpml_plugins.suite.points import _standing
+from hpml_plugins.suite.points import _standing, leave_record, make_suite, record_of
+
+#: Points that lack a file by a requirement, or find that out themselves.
+LACKING = """
+from pathlib import Path
+from hpml_plugins import Benchmark, Metric, Requires, hookimpl
+
+FILE = Path(__file__).with_name("file")
+
+def why_no_file(node, params):
+    return "" if FILE.exists() or not params["declared"] else "needs the file"
+
+def measure(bench, *, declared):
+    if not FILE.exists():
+        bench.skip("there is no file")
+    return {"time": 1.0}
+
+@hookimpl
+def hpml_benchmarks():
+    return [
+        Benchmark("lacking", measure, [Metric("time", "s", "lower")],
+                  grid={"declared": [True, False]}, requires=Requires(also=[why_no_file]), rounds=1)
+    ]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +156,55 @@ def test_behind_a_retracted_record_the_one_of_an_earlier_run_stands(tmp_path: Pa
     suite: Any = SimpleNamespace(run="third", reuse=["ok"])
     stored = list(read_file(tmp_path / "records.jsonl"))
     assert _standing(suite, stored, "") == right
+
+
+def test_a_skipped_point_is_measured_by_the_next_run_whose_node_meets_its_requirement(
+    tmp_path: Path, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lacking.py").write_text(LACKING)
+    registry = tmp_path / "registry.yaml"
+    registry.write_text("version: 1\nplugins:\n  - {name: lacking, path: lacking.py}\n")
+    commit = "a" * 40
+    monkeypatch.setenv("ASV_COMMIT", commit)
+    monkeypatch.setenv("HPML_RESULTS", str(tmp_path / "results"))
+
+    def run(name: str, reuse: list[str]) -> tuple[list[bool], list[tuple[object, str]]]:
+        """The points that were started anew, and all that is stored."""
+        host = make_host(
+            read_registry(registry), unmet=lambda *point: unmet(*point, node=node)
+        )
+        assert not host.broken, host.broken
+        suite = make_suite(host, node, "m", tmp_path / name, reuse=reuse)
+        (declared,) = suite.benchmarks
+        tasks = [
+            AsvTask(
+                {"name": "lacking.track_time", "params": [[]]}, number, declared, params
+            )
+            for number, params in enumerate(declared.points())
+        ]
+        started: list[bool] = []
+
+        def measure(task: AsvTask, _: float) -> _PointResult:
+            record = record_of(suite, task.declared, task.params)
+            leave_record(suite, record)
+            if record.run == suite.run:
+                started.append(bool(task.params["declared"]))
+            return _PointResult()
+
+        prepared = Prepared(tmp_path / name, host, suite, RunReport(), tasks)
+        measured = measure_commit(prepared, measure, commit, "")
+        assert len(measured) == len(tasks)
+        (file,) = tmp_path.glob("results/m/records/*.jsonl")
+        stored = [(record.params["declared"], record.status) for record in read_file(file)]
+        return started, sorted(stored)
+
+    everything = ["ok", "failed"]
+    skipped = [(False, "skipped"), (True, "skipped")]
+    assert run("first", []) == ([False], skipped)
+    assert run("still lacking", everything) == ([], skipped)
+    (tmp_path / "file").touch()
+    met = sorted([*skipped, (True, "ok")])
+    assert run("met", everything) == ([True], met)
+    assert run("complete", everything) == ([], met)
+    # what only the point itself finds out is not known without starting it
+    assert sorted(run("without --skip-existing", [])[0]) == [False, True]

@@ -95,6 +95,26 @@ def test_the_kind_of_a_failure_was_told_by_its_reason(reason: str, kind: Failure
 
 
 @pytest.mark.parametrize(
+    ("facts", "unmet"),
+    [
+        ({"reason": "needs data set mnist: not found"}, True),
+        ({"reason": "needs 1 GPU", "requirement_unmet": True}, True),
+        ({"reason": "not available at this commit: its metrics differ"}, False),
+        ({"reason": "needs 2 nodes of a Slurm job", "duration": 1.5}, False),
+        ({"reason": "needs 1 GPU", "source": {"path": "a.py"}}, False),  # by its process
+        ({"reason": "needs 1 GPU", "status": "failed"}, False),
+    ],
+)
+def test_an_unmet_requirement_was_told_by_the_reason_of_a_point_that_was_not_started(
+    facts: dict[str, Any], unmet: bool
+) -> None:
+    found = read(
+        **{"status": "skipped", "metrics": {}, "duration": 0.0, "source": {}, **facts}
+    )
+    assert found.requirement_unmet == unmet
+
+
+@pytest.mark.parametrize(
     ("environment", "of_stack"),
     [
         ("stack-py3.11-torch2.14.1", True),
