@@ -63,18 +63,16 @@ def end_at_metrics(patterns: list[str]) -> list[str]:
 
 
 def refuse_unmatched(patterns: Sequence[str], names: Iterable[str]) -> None:
-    """Raise UsageError if no benchmark matches the patterns of --bench. asv's keyword for no
-    benchmark, `just-discover`, is accepted.
+    """Raise UsageError for patterns of --bench that no benchmark matches, if there are any.
 
     names: asv's, of all benchmarks.
     """
-    asked = [each for each in patterns if each != "just-discover"]
-    if not asked:
+    if not patterns:
         return
     known = dict.fromkeys(name.partition(".")[0] for name in names)
-    plain = asked[0].removeprefix("^").removesuffix(_END)
+    plain = patterns[0].removeprefix("^").removesuffix(_END)
     raise UsageError(
-        f"--bench: no benchmark matches {_as_given(asked)}; {nearest(plain, known)}"
+        f"--bench: no benchmark matches {_as_given(patterns)}; {nearest(plain, known)}"
     )
 
 

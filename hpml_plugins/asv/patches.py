@@ -15,7 +15,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -276,20 +276,44 @@ def discover(
 ) -> Any:
     """asv's benchmarks; for those of plugins one metric each and the points of the profile."""
     found = original(cls, conf, repo, environments, commits, **options)
+    given = options.get("regex") or ()
+    asked = [given] if isinstance(given, str) else list(given)
+    # asv's keyword for no benchmark
+    patterns = [each for each in asked if each != "just-discover"]
     if not found:
-        refuse_unmatched(options.get("regex") or (), found._all_benchmarks)
+        refuse_unmatched(patterns, found._all_benchmarks)
     if _prepared:
         prepared = _prepared[0]
+        _refuse_unmeasured(patterns, found, prepared)
         matched = len(found)
         narrow(found, prepared.suite.benchmarks)
         if matched and not found:
-            refuse_unchosen(options.get("regex") or (), prepared.profile)
+            refuse_unchosen(patterns, prepared.profile)
         keep_shard(found)
         add_reference(found, prepared.suite.benchmarks, prepared.suite.node)
         prepared.tasks = tasks_of(found, prepared.suite.benchmarks)
         whole = all("benchmark" in entry for entry in found.values())
         plan(prepared, len(commits) * len(environments), whole=whole)
     return found
+
+
+def _refuse_unmeasured(
+    patterns: Sequence[str], found: benchmarks.Benchmarks, prepared: Prepared
+) -> None:
+    """Raise UsageError if one of several patterns of --bench selects no point, although the others
+    select some."""
+    if len(patterns) < 2:
+        return
+    every = found._all_benchmarks
+    alone = {
+        pattern: benchmarks.Benchmarks(found._conf, every.values(), pattern)
+        for pattern in patterns
+    }
+    refuse_unmatched([each for each in patterns if not alone[each]], every)
+    for selected in alone.values():
+        narrow(selected, prepared.suite.benchmarks)
+    if unchosen := [each for each in patterns if not alone[each]]:
+        refuse_unchosen(unchosen, prepared.profile)
 
 
 def drive(original: Any, env: Any, benchmark_dir: str, launch_method: str | None) -> Any:

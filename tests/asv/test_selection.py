@@ -141,6 +141,32 @@ def test_a_profile_without_a_point_of_what_was_asked_for_is_refused(
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["^toy$", "tyo"], "--bench: no benchmark matches 'tyo'; did you mean 'toy'?"),
+        (["one", "^x$", "^y$"], "--bench: no benchmark matches '^x$' or '^y$'; known: "),
+        (
+            ["one", "^pair$"],
+            "profile 'quick' chooses no point that matches --bench '^pair$'; ",
+        ),
+    ],
+)
+def test_each_of_several_patterns_must_choose_a_point(
+    given: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = {"toy.track_x": 3, "pair.track_x": 2, "one.track_x": 0}
+    suite = SimpleNamespace(benchmarks=declared(toy={0}, pair=set(), one={0}))
+    prepared = SimpleNamespace(profile="quick", suite=suite)
+    monkeypatch.setattr(patches, "_prepared", [prepared])
+    asked = end_at_metrics(given)
+    found = asv_benchmarks(points, asked)
+    assert found
+    with pytest.raises(UsageError) as refused:
+        patches.discover(lambda *_, **__: found, None, None, None, [], [], regex=asked)
+    assert str(refused.value).startswith(said)
+
+
 def test_one_metric_measures_for_all_and_it_is_one_that_was_asked_for() -> None:
     metrics = ["a.track_x", "a.track_y", "a.track_z"]
     found = asv_benchmarks(dict.fromkeys(metrics, 2))
