@@ -20,13 +20,21 @@ from typing import Any
 from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.registry import EVERYTHING
-from hpml_plugins.run import MEASURED_NOTHING
+from hpml_plugins.run import MEASURED_NOTHING, NOT_WHOLE
 from hpml_plugins.store import lock_machine
 from hpml_plugins.suite import REFUSAL_VARIABLE
 from hpml_plugins.tools.cluster.jobs import COMMITS, JobState, Phase, read_file, write_file
 
 #: `asv run`'s exit status if a benchmark failed.
 SOME_FAILED = 2
+#: The exit statuses of an `asv run` that ended as planned, from the best to the worst → what the
+#: job reports.
+PLANNED_ENDS = {
+    0: "",
+    NOT_WHOLE: "points that did not fit into the limit were left out; hpml submit --skip-existing"
+    " measures them",
+    SOME_FAILED: "some points failed; their Records say why",
+}
 #: s to wait while another process measures on the machine, such as an earlier start of this job
 #: that is still ending.
 PATIENCE = 180.0
@@ -70,10 +78,8 @@ class AsvRun:
         except Exception as error:
             self._report("stopped", describe(error))
             raise
-        if status in (0, SOME_FAILED) and not reason:
-            self._report(
-                "done", "some points failed; their Records say why" if status else ""
-            )
+        if status in PLANNED_ENDS and not reason:
+            self._report("done", PLANNED_ENDS[status])
             return status
         if not reason:
             more = "" if status < 0 else "; its log says why"

@@ -23,7 +23,7 @@ from hpml_plugins.suite import (
     SHARD_VARIABLE,
 )
 from hpml_plugins.terminal import say
-from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun, describe_status
+from hpml_plugins.tools.cluster.job import PATIENCE, PLANNED_ENDS, AsvRun, describe_status
 from hpml_plugins.tools.cluster.jobs import COMMITS, read_progress, tail, write_commits
 
 #: The devices of queues without a GPU, separated by commas: for trials.
@@ -195,16 +195,16 @@ class SideBySide(AsvRun):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _outcome(self, queues: list[_Queue], statuses: list[int]) -> tuple[int, str]:
-        measured = [status for status in statuses if status in (0, SOME_FAILED)]
+        measured = [status for status in statuses if status in PLANNED_ENDS]
         # of some queues' benchmarks no point may run on this node
         nothing = statuses.count(MEASURED_NOTHING)
         if measured and len(measured) + nothing == len(statuses):
-            return max(measured), ""
+            return max(measured, key=list(PLANNED_ENDS).index), ""
         if all(status == -signal.SIGTERM for status in statuses):
             return -signal.SIGTERM, ""
         reasons = []
         for queue, status in zip(queues, statuses, strict=True):
-            if status not in (0, SOME_FAILED):
+            if status not in PLANNED_ENDS:
                 name = f"{queue.name} (GPU {queue.gpu or 'none'}, {queue.describe()})"
                 reasons.append(f"{name} {describe_status(status)}: {self._why(queue)}")
         others = len(queues) - len(reasons)

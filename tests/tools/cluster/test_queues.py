@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,9 +11,10 @@ import pytest
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.node import Gpu
-from hpml_plugins.run import MEASURED_NOTHING
+from hpml_plugins.run import MEASURED_NOTHING, NOT_WHOLE
 from hpml_plugins.tools.cluster import side_by_side
-from hpml_plugins.tools.cluster.job import RunRequest
+from hpml_plugins.tools.cluster.job import AsvRun, RunRequest
+from hpml_plugins.tools.cluster.jobs import JobState, read_file
 from hpml_plugins.tools.cluster.side_by_side import (
     SideBySide,
     _Queue,
@@ -82,9 +84,33 @@ def test_a_queue_that_died_is_named_with_its_part_and_its_reason(tmp_path: Path)
             " such profile; its results and those of the other queues (1) are kept"
         ),
     )
+    assert job._outcome(queues, [0, NOT_WHOLE]) == (NOT_WHOLE, "")
+    assert job._outcome(queues, [2, NOT_WHOLE]) == (2, "")  # it failed, and needs a look
     # a shard may have no point that runs on the node, a job may not
     assert job._outcome(queues, [0, MEASURED_NOTHING]) == (0, "")
     status, reason = job._outcome(queues, [MEASURED_NOTHING] * 2)
     assert status == 1 and reason.count("measured nothing: ") == 2
     assert "was ended by SIGKILL" in job._outcome(queues, [-signal.SIGKILL, 0])[1]
     assert job._outcome(queues, [-signal.SIGTERM] * 2) == (-signal.SIGTERM, "")
+
+
+@pytest.mark.parametrize(
+    ("status", "phase", "reason"),
+    [
+        (0, "done", ""),
+        (NOT_WHOLE, "done", "points that did not fit into the limit were left out; "),
+        (2, "done", "some points failed; "),
+        (MEASURED_NOTHING, "stopped", "asv run measured nothing; its log says why"),
+        (1, "stopped", "asv run ended with status 1; its log says why"),
+    ],
+)
+def test_a_job_whose_run_ended_as_planned_is_done(
+    status: int, phase: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AsvRun, "_run", lambda *_, **__: (status, ""))
+    job = AsvRun(str(tmp_path), "m", RunRequest(str(tmp_path), str(tmp_path)))
+    with nullcontext() if phase == "done" else pytest.raises(HpmlError):
+        assert job() == status
+    state = read_file(tmp_path, JobState)
+    assert state and state.phase == phase and state.reason.startswith(reason)
+    assert bool(state.reason) == bool(reason)
