@@ -79,6 +79,7 @@ def coverage_table(results: Results) -> Iterator[dict[str, str]]:
             "cards": str(len(result.cards)),
             "values left out": str(len(result.covered)),
             "covered": f"{statistics.fmean(result.covered):.1%}",
+            "mean of cards": f"{statistics.fmean(result.covered_of_a_card):.1%}",
             "half width": f"{result.half_width:.2%}",
             "half width that would hold 95 %": f"{empirical_half_width(result):.2%}",
         }

@@ -54,7 +54,7 @@ class _Repeated:
     cards: dict[str, MeasuredValue]
 
 
-class _LeftOut(NamedTuple):
+class LeftOut(NamedTuple):
     """A value predicted from the other cards. card: the one that measured it.  error, half_width:
     its deviation from their mean, and that of their interval; logarithms."""
 
@@ -86,7 +86,7 @@ class ClassResult:
     """The results of the back-test for a class.  pairs: in both orders."""
 
     physics: Physics
-    left_out: list[_LeftOut] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
     pairs: list[_ComparedPair] = field(default_factory=list)
 
     @property
@@ -98,6 +98,15 @@ class ClassResult:
     def covered(self) -> list[bool]:
         """For each value left out, whether the interval of the other cards contained it."""
         return [each.error <= each.half_width for each in self.left_out]
+
+    @property
+    def covered_of_a_card(self) -> list[float]:
+        """Of each card the share of its values that the interval contained. A card's values often
+        miss together, so their shares say more than all values do about the next card."""
+        found: dict[str, list[bool]] = {}
+        for each, covered in zip(self.left_out, self.covered, strict=True):
+            found.setdefault(each.card, []).append(covered)
+        return [statistics.fmean(of_card) for of_card in found.values()]
 
     @property
     def half_width(self) -> float:
@@ -200,7 +209,7 @@ class BackTest:
             spread = self._observed.spreads([card])[each.line]
             width = half_width(spread.any_card, spread.any_freedom, len(others))
             error = abs(math.log(value.value) - statistics.fmean(others))
-            result.left_out.append(_LeftOut(card, error, width))
+            result.left_out.append(LeftOut(card, error, width))
 
     def _compare_pairs(self) -> None:
         """Compare every two cards, in both orders, on everything both measured with equal code."""

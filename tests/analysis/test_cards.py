@@ -24,6 +24,8 @@ from records import a_record, a_value
 
 from hpml_plugins.analysis.backtest import (
     BackTest,
+    ClassResult,
+    LeftOut,
     smallest_found,
 )
 from hpml_plugins.analysis.cards import CardObservations, estimate_points
@@ -236,6 +238,15 @@ def test_the_back_test_counts_timings_covers_what_it_should_and_finds_what_is_pl
     assert (
         0.004 < found.half_width < 0.03 and empirical_half_width(found) < found.half_width
     )
+
+
+def test_the_mean_of_cards_counts_a_card_once_however_many_of_its_values_miss() -> None:
+    missed, held = (
+        LeftOut(card, error, 0.01) for card, error in (("a", 0.02), ("b", 0.005))
+    )
+    found = ClassResult(Physics.STREAMING, [missed, missed, held, missed])
+    assert found.covered.count(True) == 1
+    assert found.covered_of_a_card == [0, 1]
 
 
 def test_a_slow_down_that_cards_hide_is_not_found() -> None:

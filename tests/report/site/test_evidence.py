@@ -97,7 +97,8 @@ def test_the_page_has_the_figures_of_the_back_test_with_how_many_they_are_of(
     assert told.smallest_found == pytest.approx(result.smallest_found)
     assert (told.covered, told.called) == (result.covered, result.called)
     held, called = 100 * sum(result.covered) / 12, 100 * sum(result.called) / 60
-    shown = f"never throttled 6 {held:.1f} % of 12 {called:.1f} % of 60"
+    of_a_card = 100 * sum(result.covered_of_a_card) / 6
+    shown = f"never throttled 6 {held:.1f} % of 12 {of_a_card:.1f} % {called:.1f} % of 60"
     assert shown in page_of(tmp_path / "results")
 
 
