@@ -1,11 +1,12 @@
 """The asv plugin, named in asv.conf.json as ".hpml_plugins.asv": an Environment, our pages, and
 `patches`."""
 
+from hpml_plugins.asv.arguments import end_at_metrics
 from hpml_plugins.asv.configuration import PLUGIN, plugins_folder, read_configuration
 from hpml_plugins.asv.driver import run_point
 from hpml_plugins.asv.environment import NodeEnvironment, own_requirements
 from hpml_plugins.asv.own import own_tasks, run_own
-from hpml_plugins.asv.patches import apply
+from hpml_plugins.asv.patches import apply, refuse_unmeasured
 from hpml_plugins.asv.publisher import GpuTypes
 from hpml_plugins.asv.run import (
     AsvTask,

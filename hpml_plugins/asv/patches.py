@@ -284,7 +284,7 @@ def discover(
         refuse_unmatched(patterns, found._all_benchmarks)
     if _prepared:
         prepared = _prepared[0]
-        _refuse_unmeasured(patterns, found, prepared)
+        refuse_unmeasured(patterns, found, prepared)
         matched = len(found)
         narrow(found, prepared.suite.benchmarks)
         if matched and not found:
@@ -297,7 +297,7 @@ def discover(
     return found
 
 
-def _refuse_unmeasured(
+def refuse_unmeasured(
     patterns: Sequence[str], found: benchmarks.Benchmarks, prepared: Prepared
 ) -> None:
     """Raise UsageError if one of several patterns of --bench selects no point, although the others

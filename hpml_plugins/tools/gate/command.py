@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from hpml_plugins.asv import prepare, read_configuration
+from hpml_plugins.asv import end_at_metrics, prepare, read_configuration
 from hpml_plugins.cli import FILE, RECORD, Settings
 from hpml_plugins.errors import UsageError, regular_expression
 from hpml_plugins.model import counted, name_point
@@ -148,7 +148,9 @@ def command(
     try:
         with (
             Lock(Path(conf.env_dir, "gate.lock")),
-            build_sides(conf, prepared, commits, bench, limit) as sides,
+            build_sides(
+                conf, prepared, commits, end_at_metrics(list(bench)), limit
+            ) as sides,
         ):
             loop, result = _measure(sides, commits, allowed, most, limit)
     except OutOfTime as error:

@@ -22,6 +22,7 @@ from hpml_plugins.asv import (
     Prepared,
     narrow,
     own_tasks,
+    refuse_unmeasured,
     run_own,
     run_point,
     take_record,
@@ -227,6 +228,8 @@ def build_sides(
     removed = find_removed(
         conf, repository, environments[BASE], base, prepared, bench, found._all_benchmarks
     )
+    if not removed:  # a pattern may match only what is; that counts as not judged
+        refuse_unmeasured(bench, found, prepared)
     narrow(found, prepared.suite.benchmarks)
     prepared.tasks = tasks_of(found, prepared.suite.benchmarks)
     prepared.tasks += own_tasks(found, conf.default_benchmark_timeout)

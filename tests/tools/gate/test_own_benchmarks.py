@@ -124,6 +124,12 @@ def test_a_removed_benchmark_is_counted_as_not_judged(mine: OwnRepository) -> No
     assert "Not judged: head no longer has the benchmark old.time_work (1 point)." in said
     assert "Not judged: head no longer has the benchmark gone (1 point)." in said
     assert "track_broken" not in said and "kept" not in said
+    # one of several patterns selects nothing: refused, unless it may be what was removed
+    done = mine.hpml("gate", "main", "--bench", "kept", "--bench", "kpet", status=2)
+    assert "--bench: no benchmark matches 'kpet'; did you mean 'kept'?" in done.stderr
+    done = mine.hpml("gate", "main", "--bench", "^kept$", "--bench", "gone", status=3)
+    assert "1 within the budget" in done.stdout
+    assert "head no longer has the benchmark gone (1 point)" in done.stdout
     # nothing of the selection is left
     done = mine.hpml("gate", "main", "--bench", "time_work", status=3)
     assert "not judged: 1 point not judged" in done.stdout
