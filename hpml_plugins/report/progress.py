@@ -325,8 +325,10 @@ class RunReport(Follower):
         return [f"Noisy: {found} of {len(measured)} points{hint}"] if found else []
 
     def _reasons(self, status: str) -> Counter[str]:
-        """Why points failed or were skipped, and how many."""
-        told = [record.reason for record in self.records if record.status == status]
+        """Why points failed or were skipped, and how many. That the companion is skipped, such as
+        the reference on a node without a GPU, is no news."""
+        records = self._of_asked if status == "skipped" else self.records
+        told = [record.reason for record in records if record.status == status]
         reasons = Counter(map(kind_of, told) if status == "skipped" else told)
         if status == "skipped" and self._unavailable:
             reasons[UNAVAILABLE] += self._unavailable

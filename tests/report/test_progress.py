@@ -275,6 +275,10 @@ def test_a_run_that_measured_nothing_says_why_in_its_last_line() -> None:
     )
     # some of the points
     assert ended(2, point(0), lacking) == (0, "Measured 1 of 2 points: 1 skipped")
+    # on a node without a GPU the reference is skipped too; it is none of these two points
+    skipped_too = msgspec.structs.replace(lacking, benchmark=REFERENCE)
+    one_of_two = (0, "Measured 1 of 2 points: 1 skipped")
+    assert ended(2, skipped_too, point(0), lacking) == one_of_two
     assert ended(4, point(0), failed) == (
         NOT_WHOLE,
         "Measured 1 of 4 points: 1 failed, 2 did not fit into the limit of 9 min",
