@@ -2,7 +2,7 @@
 tests/backtest.py [RESULTS] [--since DAY]`.
 
 Cards are left out and predicted by the others; see `hpml_plugins.analysis.backtest`. `make docs`
-writes the same tables into docs/measurement.md and benchmarks/pages/measuring.md.
+writes the same tables into benchmarks/pages/measuring.md.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def test_a_number_of_an_answer_leads_to_its_record_in_two_clicks(site: Site) -> 
         link = tab.locator(f"{table} tbody tr", has_text="35.00 µs").get_by_role("link")
         commit = link.text_content()
         assert link.get_attribute("title").startswith(
-            f"{WILD} at {commit}: toy · time 35.00 µs ± "
+            f"one Record, {WILD} at {commit}: toy · time 35.00 µs ± "
         )
         link.click()
         assert commit in records()
