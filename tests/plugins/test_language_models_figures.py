@@ -36,14 +36,20 @@ def record(
     return a_record(benchmark, metrics, gpu="H100", card=card, **facts)
 
 
-def explained(rung: str, time: float, times: dict[str, float], card: str = "A") -> Record:
+def explained(
+    rung: str,
+    time: float,
+    times: dict[str, float],
+    card: str = "A",
+    benchmark: str = "lm_explained",
+) -> Record:
     total = sum(times.values())
     values = {"time": time, "predicted": total, "low": 0.9 * total, "high": 1.1 * total}
     ends = {"low": [0.9 * each for each in times.values()]}
     ends["high"] = [1.1 * each for each in times.values()]
     columns = {"part": list(times), "time": list(times.values()), **ends}
     parts = Series(columns, dict.fromkeys(("time", "low", "high"), "s"))
-    return record("lm_explained", values, {"parts": parts}, card, rung=rung)
+    return record(benchmark, values, {"parts": parts}, card, rung=rung)
 
 
 RUNGS = [
@@ -136,6 +142,17 @@ def test_a_prediction_is_not_corrected_by_another_card() -> None:
     (*_, alone) = FIGURES["predictions"].table([*RUNGS, elsewhere]).rows()
     assert (alone["left_out"], alone["left_out_error"]) == (None, None)
     assert alone["within"] is None
+
+
+def test_a_prediction_for_the_gpu_is_not_corrected_by_the_rungs_of_its_nodes_cpu() -> None:
+    tiny = explained("decode_tiny", 0.001, {"head": 0.002}, benchmark="lm_explained_cpu")
+    rows = list(FIGURES["predictions"].table([*RUNGS, tiny]).rows())
+    assert [row["left_out"] for row in rows] == pytest.approx([0.004, 0.2, None])
+    assert [row["benchmark"] for row in rows] == [
+        "lm_explained",
+        "lm_explained",
+        "lm_explained_cpu",
+    ]
 
 
 def test_a_shared_step_is_a_part_of_one_alone_and_the_additions() -> None:

@@ -114,7 +114,7 @@ def predictions(records: Sequence[Record]) -> Table:
     """predicted: the sum of the parts' times, launch gaps included; low, high: of their 95 %
     intervals' ends. error: of the prediction. The parts lack the compiler's fusion across them and
     the cache effects of the whole step; left_out is the prediction times the geometric mean of
-    measured over predicted of the other rungs that the same card has measured, of those of its kind
+    measured over predicted of the benchmark's other rungs on the same card, of those of its kind
     where there are any. within: whether left_out_error is at most allowed.
     """
     rows: list[Row] = []
@@ -123,6 +123,7 @@ def predictions(records: Sequence[Record]) -> Table:
         rows.append(
             {
                 "machine": record.machine,
+                "benchmark": record.benchmark,
                 "rung": record.params["rung"],
                 "time": record.median("time"),
                 "predicted": predicted.median,
@@ -130,10 +131,11 @@ def predictions(records: Sequence[Record]) -> Table:
                 "high": predicted.info.get("high"),
             }
         )
-    cards = [card_of(record) for record in records]
+    # a node with a GPU measures the tiny rungs too, on its CPU: they say nothing about the GPU's
+    sets = [(card_of(record), record.benchmark) for record in records]
     judged = [
-        row | _judged(row, [other for other, its in zip(rows, cards, strict=True) if its == card])
-        for row, card in zip(rows, cards, strict=True)
+        row | _judged(row, [other for other, its in zip(rows, sets, strict=True) if its == own])
+        for row, own in zip(rows, sets, strict=True)
     ]
     units = {
         **dict.fromkeys(("time", "predicted", "low", "high", "left_out"), "s"),
@@ -149,7 +151,7 @@ def _kind(row: Row) -> str:
 def _judged(row: Row, rows: Sequence[Row]) -> Row:
     """The errors of a row's prediction; without another rung of its card none is left out.
 
-    rows: of the same card.
+    rows: by the same benchmark on the same card.
     """
     found: Row = {"error": row["predicted"] / row["time"] - 1}
     others = [other for other in rows if other["rung"] != row["rung"]]
