@@ -3,6 +3,7 @@ order of the page."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -12,12 +13,14 @@ from hpml_plugins import (
     Figure,
     Record,
     Rule,
+    Samples,
     Table,
     bar_chart,
     dot_chart,
     line_chart,
     published_figures,
 )
+from hpml_plugins.plugins.tta.time_to_accuracy import variation_interval
 
 SETS = ("tta", "tta_cpu", "tta_ddp", "tta_ddp_cpu")
 WATCHED = ("tta_utilisation", "tta_utilisation_cpu")
@@ -26,6 +29,8 @@ VARIATIONS = ("variation", "variation_low", "variation_high")
 #: The columns that identify a set of runs, in the order of the tables.
 SET = ("machine", "card", "recipe", "data")
 ORDER = ("data", "recipe", "card", "machine")
+#: The share of a recipe's runs that a target should be reached by.
+MOST = 0.9
 
 Row = dict[str, Any]
 
@@ -165,10 +170,9 @@ def cards(records: Sequence[Record]) -> Table:
     """
 
     def measured(record: Record) -> Row:
-        uuid = str(record.gpus[0].get("uuid") or "") if record.gpus else ""
         return {
             **_set(record),
-            "card": uuid.removeprefix("GPU-")[:8] or "unknown",
+            "card": _digits(record),
             **_variation(record),
             "commit": record.commit[:8],
         }
@@ -200,6 +204,71 @@ def curves(records: Sequence[Record]) -> Table:
         lambda row: {"run": int(row["run"]) + 1}
     )
     return table.select(*SET, "run", "epoch", "time", "accuracy", "target").sorted(*ORDER)
+
+
+def lower_targets(records: Sequence[Record]) -> Table:
+    """Recipes whose own target fewer than nine of ten runs reach, timed to a lower one. target: the
+    highest whole percentage that at least nine of ten of a recipe's runs, on all cards, reached
+    within its epochs. mean_time: of the runs that reached it, to the end of the evaluation that
+    did. variation: their coefficient of variation, with its 95 % interval (Vangel). epochs: the
+    mean. One row per card; card: the first eight digits of the GPU's UUID.
+    """
+    recipes: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        # a mean over runs, or runs evaluated only at their end, have no time to a lower target
+        by_epoch = any(len(run) > 1 for run in _runs_of(record))
+        if by_epoch and record.metrics["time"].info.get("target_of") == "each":
+            about = _set(record)
+            recipes.setdefault((about["recipe"], about["data"]), []).append(record)
+    rows: list[Row] = []
+    for sets in recipes.values():
+        best = sorted(max(a for _, _, a in run) for each in sets for run in _runs_of(each))
+        # of ten runs the second lowest is reached by nine
+        percent = math.floor(100 * best[len(best) - math.ceil(MOST * len(best))] + 1e-9)
+        own = float(sets[0].metrics["time"].info["target"])
+        if percent < 100 * own - 1e-9:
+            rows += [_to_target(each, percent / 100) for each in sets]
+    units = {"mean_time": "s", **dict.fromkeys(VARIATIONS, "1")}
+    return Table.of(rows, units).sorted("data", "recipe", "machine", "card")
+
+
+def _to_target(record: Record, target: float) -> Row:
+    """What the runs of a set took to a target other than their own."""
+    curves = _runs_of(record)
+    first = [next((mark for mark in run if mark[2] >= target), None) for run in curves]
+    reached = [mark for mark in first if mark is not None]
+    times = [time for _, time, _ in reached]
+    several = len(times) > 1
+    low, high = variation_interval(times) if several else (None, None)
+    return {
+        **_set(record),
+        "card": _digits(record),
+        "target": target,
+        "runs": len(curves),
+        "success": len(reached) / len(curves),
+        "mean_time": statistics.fmean(times) if times else None,
+        "variation": Samples.of(times, "s").coefficient_of_variation if several else None,
+        "variation_low": low,
+        "variation_high": None if high is None or math.isinf(high) else high,
+        "epochs": statistics.fmean([epochs for epochs, _, _ in reached]) if reached else None,
+    }
+
+
+def _runs_of(record: Record) -> list[list[tuple[float, float, float]]]:
+    """Epochs, s and accuracy after each evaluation, for each run of a set."""
+    curves = record.series["curves"]
+    columns = [curves.numbers(name) for name in ("run", "epoch", "time", "accuracy")]
+    runs: dict[float, list[tuple[float, float, float]]] = {}
+    for run, *mark in zip(*columns, strict=True):
+        epochs, time, accuracy = mark
+        runs.setdefault(run, []).append((epochs, time, accuracy))
+    return list(runs.values())
+
+
+def _digits(record: Record) -> str:
+    """The first eight digits of the GPU's UUID."""
+    uuid = str(record.gpus[0].get("uuid") or "") if record.gpus else ""
+    return uuid.removeprefix("GPU-")[:8] or "unknown"
 
 
 def out_of_distribution(records: Sequence[Record]) -> Table:
@@ -410,6 +479,14 @@ FIGURES = (
         ),
     ),
     Figure("curves", "Accuracy over time", SETS, curves, CURVES),
+    Figure(
+        "lower_targets",
+        "Variation of the time to a target that nine of ten runs reach",
+        ("tta",),
+        lower_targets,
+        CARDS,
+        every_card=True,
+    ),
     Figure(
         "elsewhere",
         "Accuracy on out-of-distribution images",
