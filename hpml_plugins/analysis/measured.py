@@ -170,6 +170,11 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
         return f"{self.physics}, {'rounds' if self.several_rounds else 'one round'}{busy}"
 
     @property
+    def repeats(self) -> bool:
+        """Whether the newest reading stands for all, instead of a mean."""
+        return self.physics in (Physics.COUNTED, Physics.FOREIGN)
+
+    @property
     def boost(self) -> float | None:
         """The value in the regime boost; None if there is only one regime."""
         return self.boosted.value if self.boosted else None
@@ -236,7 +241,7 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
     alike = _of_most_cards(readings)
     unlike = len(readings) - len(alike)
     quiet = _quiet(alike)
-    newest = max(quiet, key=lambda reading: reading.started)
+    newest = _newest_of_most_cards(quiet)
     if len(quiet) == 1:
         return msgspec.structs.replace(newest, unlike_runs=unlike) if unlike else newest
     by_card: dict[str, list[MeasuredValue]] = {}
@@ -251,7 +256,6 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
         for members in by_card.values():
             means.append(statistics.fmean(each.value for each in members))
         value = statistics.fmean(means)
-    boosted = [each.boosted for each in quiet if each.boosted]
     return msgspec.structs.replace(
         newest,
         value=value,
@@ -259,42 +263,69 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
         high=None,
         count=sum(each.count for each in quiet),
         levels=levels,
-        boosted=mean_over_cards(boosted) if boosted else None,
+        boosted=_mean_at_boost(quiet),
         unlike_runs=unlike,
     )
+
+
+#: The classes of GPU steps that the card did not throttle. They have the same rate in both regimes,
+#: so a point at which only some cards throttle has one mean.
+_UNTHROTTLED = (Physics.STREAMING, Physics.MEMORY_BOUND, Physics.NEVER_THROTTLED)
 
 
 def averaged(readings: Sequence[MeasuredValue]) -> Sequence[MeasuredValue]:
     """The readings that `mean_over_cards` takes; of counted values the newest.
 
-    Readings that other processes disturbed are used only if there are no others, and none of
-    another class than that of most cards (in a tie, the newest class).
+    Readings that other processes disturbed are used only if there are no others, and none that were
+    timed in another way or regime than those of most cards (in a tie, than the newest).
     """
     return _quiet(_of_most_cards(readings))
 
 
 def _quiet(alike: Sequence[MeasuredValue]) -> Sequence[MeasuredValue]:
-    """alike: readings of one class."""
+    """alike: readings that were timed alike."""
     quiet = [each for each in alike if not each.is_busy] or alike
     newest = max(quiet, key=lambda reading: reading.started)
-    repeats = newest.physics in (Physics.COUNTED, Physics.FOREIGN)
-    return [newest] if repeats else quiet
+    return [newest] if newest.repeats else quiet
 
 
 def _of_most_cards(readings: Sequence[MeasuredValue]) -> list[MeasuredValue]:
-    """The readings of the class that most cards have, so that one card whose launch was once
-    visible does not represent its type. Samples of a throttled card are used only if none has
-    regimes."""
-    classes: dict[Physics, list[MeasuredValue]] = {}
+    """The readings timed in the way and regime that most cards have, so that one card whose launch
+    was once visible does not represent its type. Samples of a throttled card are used only if none
+    has regimes."""
+    ways: dict[Physics, list[MeasuredValue]] = {}
     for each in readings:
+        way = Physics.SUSTAINED if each.physics in _UNTHROTTLED else each.physics
+        ways.setdefault(way, []).append(each)
+    if any(each.physics is Physics.SUSTAINED for each in readings):
+        ways.pop(Physics.THROTTLED, None)
+    return max(ways.values(), key=_weight)
+
+
+def _newest_of_most_cards(alike: Sequence[MeasuredValue]) -> MeasuredValue:
+    """The newest of the readings of the class that most cards have."""
+    classes: dict[Physics, list[MeasuredValue]] = {}
+    for each in alike:
         classes.setdefault(each.physics, []).append(each)
-    if Physics.SUSTAINED in classes:
-        classes.pop(Physics.THROTTLED, None)
+    most = max(classes.values(), key=_weight)
+    return max(most, key=lambda reading: reading.started)
 
-    def weight(members: list[MeasuredValue]) -> tuple[int, float]:
-        return len({each.card for each in members}), max(each.started for each in members)
 
-    return max(classes.values(), key=weight)
+def _weight(readings: Sequence[MeasuredValue]) -> tuple[int, float]:
+    """The number of cards and the time of the newest reading."""
+    return len({each.card for each in readings}), max(each.started for each in readings)
+
+
+def _mean_at_boost(alike: Sequence[MeasuredValue]) -> MeasuredValue | None:
+    """The mean in the regime boost; None if no reading has it."""
+    if not any(each.boosted for each in alike):
+        return None
+    at_boost = [
+        each.boosted or msgspec.structs.replace(each, physics=Physics.BOOST, regime="boost")
+        for each in alike
+        if each.boosted or each.physics in _UNTHROTTLED
+    ]
+    return mean_over_cards(at_boost)
 
 
 def _level(card: str, readings: Sequence[MeasuredValue]) -> _CardLevel:

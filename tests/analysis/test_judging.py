@@ -187,12 +187,12 @@ def test_the_mean_is_over_cards_whatever_the_number_of_their_runs() -> None:
         value(1.0, "A"),
         value(1.0, "A", started=1.0),
         value(1.0, "A"),
-        value(1.21, "B", boosted=value(0.9, "B")),
+        value(1.21, "B", boosted=replace(value(0.81, "B"), physics=Physics.BOOST)),
     ]
     mean = mean_over_cards(runs)
     assert mean.value == pytest.approx(1.1)  # geometric
     assert {level.card: level.runs for level in mean.cards} == {"A": 3, "B": 1}
-    assert mean.boost == 0.9
+    assert mean.boost == pytest.approx(0.9)  # A, which did not throttle, has 1.0
     assert mean_over_cards(runs[:1]) is runs[0]
     disturbed = replace(runs[3], is_busy=True)
     assert mean_over_cards([*runs[:3], disturbed]).value == 1.0
@@ -216,6 +216,21 @@ def test_cards_that_throttled_without_regimes_do_not_outvote_one_with_regimes() 
     assert mean_over_cards(throttled).value == pytest.approx(1.0)
     cool = value(0.9, "C", Physics.NEVER_THROTTLED)
     assert mean_over_cards([*throttled, cool]).value == pytest.approx(1.0)
+
+
+def test_a_card_that_need_not_throttle_is_averaged_with_those_that_settled() -> None:
+    settled = a_value(1.0, "A", physics=Physics.SUSTAINED, started=9.0)
+    memory = [a_value(1.21, card, physics=Physics.MEMORY_BOUND) for card in "BC"]
+    mean = mean_over_cards([settled, memory[0]])
+    assert (mean.value, mean.unlike_runs) == (pytest.approx(1.1), 0)
+    assert mean.physics is Physics.SUSTAINED  # in a tie the newest
+    assert mean_over_cards([settled, *memory]).physics is Physics.MEMORY_BOUND
+    boosted = replace(settled, boosted=a_value(0.81, "A", physics=Physics.BOOST))
+    at_boost = mean_over_cards([boosted, memory[0]]).boosted
+    assert at_boost is not None
+    assert (at_boost.value, at_boost.physics) == (pytest.approx(0.99), Physics.BOOST)
+    launched = a_value(9.0, "D", physics=Physics.LAUNCHED, started=10.0)
+    assert mean_over_cards([settled, memory[0], launched]).unlike_runs == 1
 
 
 def test_more_cards_a_side_narrow_the_interval_and_common_cards_are_compared_with_themselves() -> (

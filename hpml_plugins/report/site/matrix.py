@@ -151,6 +151,15 @@ class TaskRow:
         shown = list(map(at_boost, values)) if self.regime == BOOST else values
         return shown or [cell.number]
 
+    def left_out(self, column: int) -> int:
+        """The number of cards that measured the number of a column in another way or regime than
+        most, or only beside other processes, so that its mean is without them."""
+        number = self.cells[column].number
+        if number.repeats:
+            return 0
+        used = {level.card for level in number.levels} or {number.card}
+        return len({each.card for each in self.readings(column)} - used)
+
 
 @dataclass(frozen=True)
 class Matrix:

@@ -122,6 +122,7 @@ def show_cell(row: TaskRow, column: int) -> dict[str, Any]:
         "interval": interval,
         "regime": REGIMES.get(cell.number.regime, ""),
         "cards": cell.cards,
+        "left_out": row.left_out(column),
         "share": None if cell.share is None else round(100 * cell.share),
         "joule": joules.texts if joules else (),
         "joule_cards": len(joules.cards) if joules else 0,

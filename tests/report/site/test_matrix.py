@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from records import a_record
 from site_history import read
@@ -21,7 +22,8 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.report.reading import hardware_of
 from hpml_plugins.report.site.matrix import Costs, Matrix, TaskCell, TaskRow, build
-from hpml_plugins.report.site.page import graph_link, point_link
+from hpml_plugins.report.site.page import fill, graph_link, point_link
+from hpml_plugins.report.site.task_table import show_cell
 from hpml_plugins.report.site.tasks import judge_rows
 from hpml_plugins.report.site.workloads import find_workloads
 from hpml_plugins.store import append_record, record_file
@@ -390,6 +392,34 @@ def test_boost_is_judged_against_boost_and_not_against_what_did_not_throttle(
     # settled, then at boost; B200 has no boost
     assert [found[place].verdict for place in (0, 1)] == ["SAME", "BETTER"]
     assert list(judge_rows(rows, 0, 1)) == [0]
+
+
+def test_a_card_that_the_mean_leaves_out_is_counted_where_the_value_stands(
+    tmp_path: Path,
+) -> None:
+    settled = [throttled("m", 2e-3, 1e-3, "NVIDIA H200", run) for run in range(2)]
+    cool = throttled("m", 2e-3, None, "NVIDIA H200", 2)
+    (time,) = cool.metrics.values()
+    seen = msgspec.structs.replace(time, launch_visible=True)
+    beside = msgspec.structs.replace(
+        cool,
+        run="m 3",
+        node={"gpus": [{"name": "NVIDIA H200", "uuid": "m 3"}]},
+        metrics={"time": seen},
+    )
+    made = stored(tmp_path, *settled, cool, beside)
+    row = made.rows[0]
+    # one of the three others did not throttle, and is averaged with them
+    assert (row.cells[0].cards, row.left_out(0)) == (3, 1)
+    assert {key: show_cell(row, 0)[key] for key in ("cards", "left_out")} == {
+        "cards": 3,
+        "left_out": 1,
+    }
+    about = dict.fromkeys(("picture", "command", "about", "link"), "")
+    shown = fill("drawer.html", row=row, measured=made.columns, **about)
+    assert "4 Records on 4 cards, of which the mean leaves 1 out, timed in" in shown
+    alone = stored(tmp_path / "alone", *settled, cool).rows[0]
+    assert (alone.cells[0].cards, alone.left_out(0)) == (3, 0)
 
 
 def test_imported_results_keep_the_interval_that_asv_gave(
