@@ -115,6 +115,8 @@ def known(history: History) -> Quotable:
         ("benchmark copy", "`copy`"),
         ("value copy.time machine=n show=value otherwise=unknown", "unknown"),
         ("value copy.time machine=m size=1 show=value otherwise=unknown", "2.000 ms"),
+        ("value copy.time machine=n missing='Not measured.'", "Not measured."),
+        ("value copy.time machine=m size=1 missing='Not measured.'", ""),
         ("cell p.rates column=rate size=3 otherwise='not measured'", "not measured"),
         ("cell p.rates column=share size=2 otherwise='no share'", "no share"),
         ("table p.rates size=3 otherwise='Not measured.'", "\nNot measured.\n"),

@@ -29,7 +29,8 @@ is a mean over Records of the same card.
 
 A share is written in per cent if `%` follows the column's name (`column=share%`), and with
 `show=percent`. `otherwise=TEXT` is used if no Record has the values in the quote; without it that
-is an error.
+is an error. `missing=TEXT` says only what is missing: it is TEXT then, and nothing once it is
+measured.
 
 A line of Markdown that begins with a comment is HTML to Markdown: begin it with a word. Tables and
 charts stand alone.
@@ -150,14 +151,17 @@ class Quotable:
                 quote.where,
             )
         options = dict(quote.options)
-        otherwise = options.pop("otherwise", "")
+        missing = options.pop("missing", "")
+        otherwise = options.pop("otherwise", missing)
         try:
             answer = answers[quote.kind](replace(quote, options=options))
-            return replace(answer, text=otherwise) if otherwise and answer.text == "–" else answer
         except _NotMeasured:
             if not otherwise:
                 raise
             return Answer(f"\n{otherwise}\n" if quote.kind == "table" else otherwise)
+        if otherwise and answer.text == "–":
+            return replace(answer, text=otherwise)
+        return Answer("") if missing else answer
 
     def _value(self, quote: Quote) -> Answer:
         options = dict(quote.options)
