@@ -64,6 +64,12 @@ def test_a_missing_number_of_a_table_is_quoted_too() -> None:
     assert by_hand == []
 
 
+def test_no_line_begins_with_the_quote_of_a_number() -> None:
+    """Markdown takes such a line for HTML, outside of its paragraph."""
+    begin = re.compile(r"^<!--= (?:value|cell|ratio) ", re.MULTILINE)
+    assert [path.name for path in texts_of(ROOT) if begin.search(path.read_text())] == []
+
+
 def test_the_first_hour_is_measured_from_the_log_and_the_clone(tmp_path: Path) -> None:
     for name, size in ((".venv/lib/torch.so", 3000), ("html/index.html", 20)):
         (tmp_path / name).parent.mkdir(parents=True)
