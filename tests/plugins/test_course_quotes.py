@@ -119,6 +119,7 @@ def known(history: History) -> Quotable:
         ("value copy.time machine=m size=1 missing='Not measured.'", ""),
         ("cell p.rates column=rate size=3 otherwise='not measured'", "not measured"),
         ("cell p.rates column=share size=2 otherwise='no share'", "no share"),
+        ("cell p.rates column=share size=2 missing='No share.'", "No share."),
         ("table p.rates size=3 otherwise='Not measured.'", "\nNot measured.\n"),
     ],
 )

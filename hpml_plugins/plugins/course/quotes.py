@@ -159,9 +159,10 @@ class Quotable:
             if not otherwise:
                 raise
             return Answer(f"\n{otherwise}\n" if quote.kind == "table" else otherwise)
-        if otherwise and answer.text == "–":
-            return replace(answer, text=otherwise)
-        return Answer("") if missing else answer
+        has_none = answer.text == "–"
+        if missing:
+            return Answer(missing if has_none else "")
+        return replace(answer, text=otherwise) if otherwise and has_none else answer
 
     def _value(self, quote: Quote) -> Answer:
         options = dict(quote.options)
