@@ -249,7 +249,9 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
         by_card.setdefault(each.card, []).append(each)
     levels: tuple[_CardLevel, ...] = ()
     if min(each.value for each in quiet) > 0:
-        levels = tuple(_level(card, members) for card, members in by_card.items())
+        levels = tuple(
+            _level(card, members, newest.physics) for card, members in by_card.items()
+        )
         value = math.exp(statistics.fmean(each.level for each in levels))
     else:
         means = []
@@ -321,15 +323,24 @@ def _mean_at_boost(alike: Sequence[MeasuredValue]) -> MeasuredValue | None:
     if not any(each.boosted for each in alike):
         return None
     at_boost = [
-        each.boosted or msgspec.structs.replace(each, physics=Physics.BOOST, regime="boost")
+        each.boosted
+        or msgspec.structs.replace(
+            each, physics=Physics.BOOST, regime="boost", reference=None
+        )
         for each in alike
         if each.boosted or each.physics in _UNTHROTTLED
     ]
     return mean_over_cards(at_boost)
 
 
-def _level(card: str, readings: Sequence[MeasuredValue]) -> _CardLevel:
-    references = [each.reference for each in readings if each.reference is not None]
+def _level(card: str, readings: Sequence[MeasuredValue], physics: Physics) -> _CardLevel:
+    """physics: the class of the mean. Each class has a reference step of its own, so those of other
+    classes do not tell how fast this card is for it."""
+    references = [
+        each.reference
+        for each in readings
+        if each.reference is not None and each.physics is physics
+    ]
     complete = len(references) == len(readings)
     level = statistics.fmean(math.log(each.value) for each in readings)
     return _CardLevel(

@@ -229,6 +229,13 @@ def test_a_card_that_need_not_throttle_is_averaged_with_those_that_settled() -> 
     at_boost = mean_over_cards([boosted, memory[0]]).boosted
     assert at_boost is not None
     assert (at_boost.value, at_boost.physics) == (pytest.approx(0.99), Physics.BOOST)
+    # a class has a reference step of its own
+    told = [replace(boosted, reference=1.0), replace(memory[0], reference=5.0)]
+    mean = mean_over_cards(told)
+    assert mean.boosted is not None
+    for number, own in ((mean, 1.0), (mean.boosted, None)):
+        references = {level.card: level.reference for level in number.cards}
+        assert references == {"A": own, "B": None}
     launched = a_value(9.0, "D", physics=Physics.LAUNCHED, started=10.0)
     assert mean_over_cards([settled, memory[0], launched]).unlike_runs == 1
 
