@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from hpml_plugins.analysis.measured import MeasuredValue, Values
+from hpml_plugins.analysis.measured import MeasuredValue, Values, averaged
 from hpml_plugins.analysis.sides import BOOST, SideRuns, at_boost
 from hpml_plugins.model.formatting import exact
 from hpml_plugins.published import find_gpu
@@ -157,8 +157,11 @@ class TaskRow:
         number = self.cells[column].number
         if number.repeats:
             return 0
-        used = {level.card for level in number.levels} or {number.card}
-        return len({each.card for each in self.readings(column)} - used)
+        readings = self.readings(column)
+        # values that are not above 0 have no level for each card
+        averages = number.cards if number.value > 0 else averaged(readings)
+        used = {each.card for each in averages}
+        return len({each.card for each in readings} - used)
 
 
 @dataclass(frozen=True)

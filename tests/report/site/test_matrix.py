@@ -17,7 +17,8 @@ import pytest
 from records import a_record
 from site_history import read
 
-from hpml_plugins.analysis.measured import MeasuredValue
+from hpml_plugins.analysis.measured import MeasuredValue, mean_over_cards
+from hpml_plugins.analysis.sides import MeasuredRun, SideRuns
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.report.reading import hardware_of
@@ -420,6 +421,15 @@ def test_a_card_that_the_mean_leaves_out_is_counted_where_the_value_stands(
     assert "4 Records on 4 cards, of which the mean leaves 1 out, timed in" in shown
     alone = stored(tmp_path / "alone", *settled, cool).rows[0]
     assert (alone.cells[0].cards, alone.left_out(0)) == (3, 0)
+    # values that are not above 0 are averaged too
+    around = [
+        msgspec.structs.replace(each, value=value)
+        for each, value in zip(alone.readings(0), (-1.0, 0.0, 1.0), strict=True)
+    ]
+    runs = SideRuns(around, lambda each: MeasuredRun.of({"time": each}, each.started, each))
+    mean = mean_over_cards(around)
+    cells = {0: TaskCell(mean, values={"time": mean}, runs=runs)}
+    assert dataclasses.replace(alone, cells=cells).left_out(0) == 0
 
 
 def test_imported_results_keep_the_interval_that_asv_gave(
