@@ -326,7 +326,9 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(
     questions.mkdir()
     html_dir.mkdir()
     (questions / "000.md").write_text(
-        "# Copies\n\n## How fast?\n\n<script>alert(1)</script> is text. It takes <!--= value"
+        "# Copies\n\nOn a: <!--= cell p.rates column=share size=2 'missing=None yet.' --><!--/-->"
+        " On b: <!--= cell p.rates column=rate size=2 'missing=None yet.' --><!--/-->Nothing.\n\n##"
+        " How fast?\n\n<script>alert(1)</script> is text. It takes <!--= value"
         " copy.time machine=m show=value --><!--/-->, at <!--= cell p.rates column=rate size=2"
         " --><!--/-->, which is <!--= ratio p.rates column=rate size=2 over.size=1 --><!--/-->"
         " times as fast; and <!--= value copy.time machine=z --><!--/-->, <!--= value copy.time"
@@ -368,6 +370,7 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(
         "2.000 ms",
         "bbbbbbbb",
     ]
+    assert "On a: None yet. On b: Nothing." in html
     assert "<th>Record<" in html
     assert 'questions-000.html#again">Again?' in (html_dir / "questions.html").read_text(
         encoding="utf-8"

@@ -184,6 +184,8 @@ def _linked(
     """The text of a quote with links to its origins: the histories of its points, or else the
     figure."""
     answer = quotable.answer(quote)
+    if "missing" in quote.options:  # a sentence without a number
+        return answer.text
     if quote.kind == "figure":
         return f"\n\nchart-of:{quote.name}\n\n"
     figure = shown[quote.name][1].address if quote.name in shown else ""
