@@ -114,6 +114,7 @@ def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) 
             text, next(tags, "script asv_ui.js"), f'<script src="{FIXES}"></script>\n'
         )
         text = _insert(text, "</head>", '<link rel="stylesheet" href="asv_fixes.css">\n')
+        text = _move_styles(text)
     written.write_text(text, encoding="utf-8")
     written.rename(html_dir / PAGE)
     for name, entry in declarations.items():
@@ -126,6 +127,21 @@ def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) 
     (html_dir / "regressions.json").unlink(missing_ok=True)
     for page in html_dir.glob("*.html"):
         apply_policy(page)
+
+
+def _move_styles(text: str) -> str:
+    """The page with its stylesheets before its scripts, which then wait for them.
+
+    asv's grid draws into boxes once its scripts run. If a stylesheet is late, they have no height,
+    Flot refuses to draw, and asv does not try again.
+    """
+    styles = [
+        found[0] for found in _LOADING.finditer(text) if 'rel="stylesheet"' in found[0]
+    ]
+    for style in styles:
+        text = text.replace(style, "", 1)
+    first = next(found[0] for found in _LOADING.finditer(text) if found[1] == "script")
+    return _insert(text, first, "".join(f"{style}\n" for style in styles))
 
 
 def copy_static(html_dir: Path) -> None:

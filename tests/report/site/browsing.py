@@ -74,7 +74,7 @@ class _Server(http.server.ThreadingHTTPServer):
         pass  # a browser that goes on before a file is all there
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         pass
 
@@ -102,7 +102,9 @@ class Site:
 @contextmanager
 def served(folder: Path, browser: Any, **context_options: Any) -> Iterator[Site]:
     """The folder on a port of this machine, and a tab in a context of its own."""
-    server = _Server(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
+    server = _Server(
+        ("127.0.0.1", 0), functools.partial(QuietHandler, directory=str(folder))
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}"
     context = browser.new_context(
@@ -112,6 +114,9 @@ def served(folder: Path, browser: Any, **context_options: Any) -> Iterator[Site]
     _watch(made)
     try:
         yield made
+    except Exception as error:
+        error.add_note(f"what went wrong in the tab: {made.troubles}")
+        raise
     finally:
         context.close()
         server.shutdown()

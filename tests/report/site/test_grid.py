@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
+import browsing
+import pytest
 from browsing import served
 from site_history import A100, H200, TIME
 from workload_pages import asv_graphs
@@ -27,9 +30,19 @@ def test_a_benchmark_without_any_number_has_an_empty_box_and_no_failed_request(
     assert not site.troubles
 
 
-def test_a_benchmark_of_one_commit_is_a_dot(project: Any, browser: Any) -> None:
+def test_a_benchmark_of_one_commit_is_a_dot_also_if_a_stylesheet_is_late(
+    project: Any, browser: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project.add(H200, 0, {TIME["name"]: [1e-3, 1e-2, 1e-1, 1.0]})
     project.publish()
+    answer = browsing.QuietHandler.do_GET
+
+    def late(handler: browsing.QuietHandler) -> None:
+        if handler.path.endswith("asv.css"):
+            time.sleep(0.5)
+        answer(handler)
+
+    monkeypatch.setattr(browsing.QuietHandler, "do_GET", late)
     with served(project.html, browser) as site:
         tab = site.open("asv.html")
         box = tab.locator(f"[id='summarygrid-{TIME['name']}']")
