@@ -7,6 +7,7 @@ import itertools
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,16 @@ from first_hour import measure
 from workload_pages import read_point, write_points
 
 from hpml_plugins.analysis.measured import MeasuredValue
-from hpml_plugins.model.formatting import estimate, format_point, quantity, times
+from hpml_plugins.model.figure import Cell
+from hpml_plugins.model.formatting import (
+    estimate,
+    format_point,
+    quantity,
+    times,
+)
 from hpml_plugins.plugins.course.origins import RecordLink
 from hpml_plugins.plugins.course.questions import FOLDER
-from hpml_plugins.plugins.course.quotes import Quote, fill
+from hpml_plugins.plugins.course.quotes import CONTRADICTS, Quotable, Quote, fill
 from hpml_plugins.report.site.matrix import Costs, build
 from hpml_plugins.store import read_records
 
@@ -62,6 +69,40 @@ def test_a_missing_number_of_a_table_is_quoted_too() -> None:
         ]
         by_hand += [f"{path.name}: {row[:60]}" for row in rows if "| – |" in row]
     assert by_hand == []
+
+
+def test_no_number_contradicts_its_sentence() -> None:
+    texts = {path.name: path.read_text() for path in texts_of(ROOT)}
+    assert [name for name, text in texts.items() if CONTRADICTS in text] == []
+
+
+def test_rows_of_a_quoted_table_tell_their_machines_apart(committed_results: Path) -> None:
+    known = quotable(ROOT, committed_results)
+    mixed: list[str] = []
+    for path in texts_of(ROOT):
+        fill(path.read_text(), path.name, lambda quote: _mixed_rows(known, quote, mixed))
+    assert mixed == []
+
+
+def _mixed_rows(known: Quotable, quote: Quote, mixed: list[str]) -> str:
+    """Appends the place of a table of which two rows of different machines differ only in measured
+    numbers."""
+    if quote.kind != "table" or "columns" not in quote.options:
+        return quote.text
+    options = {key: text for key, text in quote.options.items() if key != "otherwise"}
+    shown = [name.partition("=")[0] for name in options["columns"].split(",")]
+    machines: dict[tuple[Cell, ...], set[Cell]] = {}
+    for row in known._rows(replace(quote, options=options)).rows():
+        told = tuple(row[name] for name in shown if _tells(row.get(name)))
+        machines.setdefault(told, set()).add(row.get("machine"))
+    if any(len(each) > 1 for each in machines.values()):
+        mixed.append(f"{quote.where} {quote.name}")
+    return quote.text
+
+
+def _tells(cell: Cell) -> bool:
+    """Whether a cell can be a parameter or a name, not a measured number."""
+    return isinstance(cell, str | int) or (isinstance(cell, float) and cell.is_integer())
 
 
 def test_no_line_begins_with_the_quote_of_a_number() -> None:

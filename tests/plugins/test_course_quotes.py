@@ -121,6 +121,22 @@ def known(history: History) -> Quotable:
         ("cell p.rates column=share size=2 otherwise='no share'", "no share"),
         ("cell p.rates column=share size=2 missing='No share.'", "No share."),
         ("table p.rates size=3 otherwise='Not measured.'", "\nNot measured.\n"),
+        ("ratio p.rates column=rate size=2 over.size=1 above=1.4 below=1.6", "1.50"),
+        (
+            "ratio p.rates column=rate size=2 over.size=1 below=1",
+            "1.50 (contradicts this sentence: not below 1)",
+        ),
+        (
+            "value copy.time machine=m show=value above=2e-3",
+            "2.000 ms (contradicts this sentence: not above 2e-3)",
+        ),
+        ("value copy.time machine=m show=boost below=2e-3", "1.000 ms"),
+        (
+            f"ratio copy.time machine=m over.commit={OLD[:8]} above=3",
+            "2.00 (contradicts this sentence: not above 3)",
+        ),
+        ("cell p.rates column=share% size=1 below=0.3", "27.65 %"),
+        ("cell p.rates column=share size=2 below=0.3 otherwise='no share'", "no share"),
     ],
 )
 def test_a_quote_is_replaced_by_what_the_records_say_and_stays_a_quote(
@@ -291,6 +307,11 @@ def test_a_timed_value_has_its_interval_and_its_regime(known: Quotable) -> None:
             "value copy.time machine=m show=percent",
             "show=percent: known: estimate, value, boost, duration",
         ),
+        (
+            "ratio p.rates column=rate size=2 over.size=1 above=one",
+            "above=one: write a number in SI base units",
+        ),
+        ("cell p.rates column=machine size=1 above=1", "above=1: 'm' is no number"),
         ("cell p.rates column=rat size=1", "no column 'rat'; did you mean 'rate'?"),
         ("table p.rates columns=size,speed", "no column 'speed'"),
         ("table p.rates colour=red", "no column 'colour'"),

@@ -32,6 +32,10 @@ A share is written in per cent if `%` follows the column's name (`column=share%`
 is an error. `missing=TEXT` says only what is missing: it is TEXT then, and nothing once it is
 measured.
 
+`above=X` and `below=X`, in SI base units, state what the sentence around a number claims. If the
+number is not so, after new measurements, it is followed by CONTRADICTS. This repository's tests
+refuse that: the sentence has to be rewritten.
+
 A line of Markdown that begins with a comment is HTML to Markdown: begin it with a word. Tables and
 charts stand alone.
 """
@@ -40,6 +44,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -71,6 +76,13 @@ from hpml_plugins.report import (
 )
 from hpml_plugins.store import describe_outside
 
+#: What follows a number that is not as its sentence says.
+CONTRADICTS = "contradicts this sentence"
+#: The options that state a claim, and whether a number fulfils it.
+_CLAIMS: Mapping[str, Callable[[float, float], bool]] = {
+    "above": operator.gt,
+    "below": operator.lt,
+}
 #: The prefix of options for only the divisor of a ratio.
 _OVER = "over."
 _QUOTE = re.compile(r"<!--= (?P<words>[^\n]*?) -->(?P<text>.*?)<!--/-->", re.DOTALL)
@@ -105,10 +117,12 @@ class Quote:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a quote.  text: Markdown.  links: for each row, to the Records behind it."""
+    """The answer to a quote.  text: Markdown.  links: for each row, to the Records behind it.
+    number: the quoted number in SI base units, if it is one."""
 
     text: str
     links: Sequence[Sequence[RecordLink]] = ()
+    number: float | None = None
 
 
 @dataclass(frozen=True)
@@ -153,6 +167,7 @@ class Quotable:
         options = dict(quote.options)
         missing = options.pop("missing", "")
         otherwise = options.pop("otherwise", missing)
+        claims = {name: options.pop(name) for name in _CLAIMS if name in options}
         try:
             answer = answers[quote.kind](replace(quote, options=options))
         except _NotMeasured:
@@ -162,7 +177,10 @@ class Quotable:
         has_none = answer.text == "–"
         if missing:
             return Answer(missing if has_none else "")
-        return replace(answer, text=otherwise) if otherwise and has_none else answer
+        if has_none:
+            return replace(answer, text=otherwise or answer.text)
+        broken = "".join(_broken(answer, *claim, quote.where) for claim in claims.items())
+        return replace(answer, text=f"{answer.text}{broken}")
 
     def _value(self, quote: Quote) -> Answer:
         options = dict(quote.options)
@@ -171,6 +189,7 @@ class Quotable:
         is_one = show == "duration" or "commit" in options
         found = self._of_record(asked) if is_one else self._of_type(asked)
         value, unit = found.value, found.unit
+        numbers = {"boost": value.boost, "duration": found.duration}
         texts = {
             "estimate": f"{estimate(value.estimate, unit)} {value.regime}".rstrip(),
             "value": quantity(value.value, unit),
@@ -183,7 +202,7 @@ class Quotable:
                 f"show={show}: {nearest(show, [name for name, text in texts.items() if text])}",
                 quote.where,
             )
-        return Answer(texts[show], [[found.link]])
+        return Answer(texts[show], [[found.link]], numbers.get(show, value.value))
 
     def _of_record(self, quote: Quote) -> _PointValue:
         """The value of the point selected by the options, of one Record."""
@@ -366,7 +385,11 @@ class Quotable:
 
     def _cell(self, quote: Quote) -> Answer:
         cell, links = self._only(quote)
-        return Answer(self._labelled(quote, formatted(cell)[0][0], links), [links])
+        text = self._labelled(quote, formatted(cell)[0][0], links)
+        row = next(self._rows(quote).rows())
+        column = quote.options["column"]
+        number = row[column if column in row else column.removesuffix("%")]
+        return Answer(text, [links], number if isinstance(number, int | float) else None)
 
     def _ratio(self, quote: Quote) -> Answer:
         options = {key: value for key, value in quote.options.items() if not key.startswith(_OVER)}
@@ -380,11 +403,12 @@ class Quotable:
         (one, of_one), (other, of_other) = (
             self._only(replace(quote, options=each)) for each in (options, options | instead)
         )
-        above, below = (next(each.rows()).popitem()[1] for each in (one, other))
+        above, below = _single(one), _single(other)
         if not isinstance(above, int | float) or not isinstance(below, int | float) or not below:
             raise HpmlError(f"no ratio of {above!r} and {below!r}", quote.where)
         links = list(dict.fromkeys((*of_one, *of_other)))
-        return Answer(self._labelled(quote, times(above / below), links), [links])
+        ratio = above / below
+        return Answer(self._labelled(quote, times(ratio), links), [links], ratio)
 
     def _ratio_of_points(
         self, quote: Quote, above: Mapping[str, str], below: Mapping[str, str]
@@ -395,7 +419,8 @@ class Quotable:
         divided, divisor = one.value.value, other.value.value
         if not divisor:
             raise HpmlError(f"no ratio of {divided!r} and {divisor!r}", quote.where)
-        return Answer(times(divided / divisor), [list(dict.fromkeys((one.link, other.link)))])
+        ratio = divided / divisor
+        return Answer(times(ratio), [list(dict.fromkeys((one.link, other.link)))], ratio)
 
     def _table(self, quote: Quote) -> Answer:
         rows = self._rows(quote)
@@ -426,6 +451,24 @@ class Quotable:
                 f"no benchmark {quote.name!r}; {nearest(quote.name, names)}", quote.where
             )
         return Answer(f"`{quote.name}`", [[RecordLink(quote.name, "", "", "", "", "")]])
+
+
+def _broken(answer: Answer, name: str, bound: str, where: str) -> str:
+    """What to add to an answer that is not as its sentence claims, else "".  name, bound: of the
+    option."""
+    try:
+        claimed = float(bound)
+    except ValueError:
+        raise HpmlError(f"{name}={bound}: write a number in SI base units", where) from None
+    if answer.number is None:
+        raise HpmlError(f"{name}={bound}: {answer.text.strip()!r} is no number", where)
+    fulfilled = _CLAIMS[name](answer.number, claimed)
+    return "" if fulfilled else f" ({CONTRADICTS}: not {name} {bound})"
+
+
+def _single(table: Table) -> Cell:
+    """The only cell of a table."""
+    return next(table.rows()).popitem()[1]
 
 
 def _columns(rows: Table, names: Iterable[str], where: str) -> tuple[Table, list[str]]:
