@@ -120,16 +120,23 @@ def times(ratio: float) -> str:
 
 def bounded_times(ratio: float, *, up: bool) -> str:
     """A bound of a ratio with the digits of `times`, rounded so that it remains valid: a lower
-    bound down, an upper one up."""
+    bound down, an upper one up. If that made it 1, it has up to four decimals: `0.9962`."""
     if ratio < 0.0001:
         return "0" if not up else "0.0001"
     if ratio > LARGEST_RATIO:
         return times(ratio if up else LARGEST_RATIO)
-    scale = 10 ** _decimals_of_ratio(ratio)
+    bound = _rounded_bound(ratio, _decimals_of_ratio(ratio), up)
+    if bound != 1 or math.isclose(ratio, 1, rel_tol=1e-4):
+        return times(bound)
+    return f"{_rounded_bound(ratio, 4, up):.4f}".rstrip("0")
+
+
+def _rounded_bound(ratio: float, decimals: int, up: bool) -> float:
+    scale = 10.0**decimals
     digits = ratio * scale
     slip = 1e-9 * digits
     rounded = math.ceil(digits - slip) if up else math.floor(digits + slip)
-    return times(rounded / scale)
+    return rounded / scale
 
 
 def least_times(ratio: float) -> str:
