@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from asv.config import Config
+from packaging.requirements import Requirement
 
+from hpml_plugins.asv import environment
 from hpml_plugins.asv.environment import (
     NodeEnvironment,
     _requirements,
@@ -13,6 +17,8 @@ from hpml_plugins.asv.environment import (
     stack_matrix,
 )
 from hpml_plugins.errors import HpmlError, UsageError
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_commits_package_comes_before_what_the_caller_had() -> None:
@@ -27,6 +33,16 @@ def test_the_commits_package_comes_before_what_the_caller_had() -> None:
 def test_it_gives_only_the_python_that_runs_asv() -> None:
     assert NodeEnvironment.matches(f"{sys.version_info[0]}.{sys.version_info[1]}")
     assert not NodeEnvironment.matches("3.7")
+
+
+def test_what_builds_and_installs_a_commit_comes_with_the_package() -> None:
+    """An environment that uv made has neither pip nor setuptools."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {Requirement(text).name for text in project["dependencies"]}
+    commands = (environment._BUILD, environment._INSTALL)
+    run = {name for text in commands for name in re.findall(r"python -m (\w+)", text)}
+    assert run == {"pip"}
+    assert {*run, "setuptools"} <= names
 
 
 def test_a_software_stack_is_asvs_matrix() -> None:

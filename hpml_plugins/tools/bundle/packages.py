@@ -203,8 +203,7 @@ def _required_texts(root: Path, table: Mapping[str, Any]) -> list[str]:
     if not is_own(root):  # hpml-plugins is carried too
         found += table.get("build-system", {}).get("requires", ())
         found += [f"{each.name}{each.specifier}" for each in own_requirements(ON_NODES)]
-    # the node environment builds each commit with pip, which a node's Python may lack
-    return [*found, "pip"]
+    return found
 
 
 def _named(text: str, where: str) -> tuple[str, Requirement]:

@@ -64,7 +64,7 @@ def test_the_nodes_versions_are_preferred_over_the_pins_and_torch_is_left_to_it(
             torch="2.11.0+cu130", torchvision="0.26.0", click="8.2.0", odd="0.23ubuntu1"
         ),
     )
-    assert sorted(asked.requirements) == ["asv>=0.6", "click>=8", "numpy<2.5,>=2.1", "pip"]
+    assert sorted(asked.requirements) == ["asv>=0.6", "click>=8", "numpy<2.5,>=2.1"]
     assert asked.preferred == {"asv": "0.6.6", "numpy": "2.4.6", "click": "8.2.0"}
     assert asked.hashes["asv==0.6.6"].split() == [f"--hash=sha256:{SHA}"] * 2
     assert asked.hashes["numpy==2.4.6"] == f" --hash=sha256:{SHA}"
