@@ -11,11 +11,17 @@ UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python
 # hashes: `make bench HASHES=--no-verify-hashes`.
 HASHES := --require-hashes
 
-.PHONY: help bench test test-all docs handbook fuzz lint tools pins licences audit sbom dist image clean
+# The versions of GPU nodes, which are older than the pinned ones. Both must work.
+NODES_PYTHON ?= python3.12
+NODES_STACK ?= torch==2.11.0 torchvision==0.26.0 numba==0.68.0
+NODES_VENV := .venv-nodes
+
+.PHONY: help bench test test-all test-nodes docs handbook fuzz lint tools pins licences audit sbom dist image clean
 help:
 	@echo "make bench     measure the quick profile on this machine and publish html/"
 	@echo "make test      lint, types and every test but the slow ones; INSTALL=no installs no system-wide package"
 	@echo "make test-all  the slow ones too"
+	@echo "make test-nodes  make test with the Python and torch of GPU nodes, in an environment of its own"
 	@echo "make docs      the numbers that README.md and docs/ quote from results/, anew"
 	@echo "make handbook  the documentation as a site, build/docs"
 	@echo "make fuzz      hostile inputs of every kind for SECONDS=60 in all; SEED=N repeats a run"
@@ -64,6 +70,13 @@ test: lint tools
 test-all: lint tools
 	$(PYTEST)
 
+# All other packages are the newest that fit, so this also tells what the next pins would bring.
+test-nodes: $(STAMP) tools
+	$(BIN)/uv venv --quiet --clear --python $(NODES_PYTHON) $(NODES_VENV)
+	$(BIN)/uv pip install --quiet --python $(NODES_VENV)/bin/python $(NODES_STACK) uv --all-extras -e . -r pyproject.toml
+	env -u PYTHONDONTWRITEBYTECODE PATH="$(CURDIR)/$(NODES_VENV)/bin:$$PATH" $(NODES_VENV)/bin/python -m pytest \
+		-n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not slow'
+
 docs: $(STAMP)
 	$(BIN)/python tests/fill_docs.py
 
@@ -108,4 +121,4 @@ image:
 	@sh containers/image.sh
 
 clean:
-	rm -rf $(VENV) env html .asv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(NODES_VENV) env html .asv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
