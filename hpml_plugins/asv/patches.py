@@ -182,7 +182,7 @@ def _run_command(
     # `asv find`, which measures only some of its commits.
     if command != "Find" or prepared.report.measured_nothing:
         say(*prepared.report.outcome)
-    return status or prepared.report.status or status
+    return status or prepared.report.status
 
 
 def _publish(original: Any, cls: Any, conf: Any, args: Any, options: dict[str, Any]) -> Any:
