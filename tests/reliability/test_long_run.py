@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
+import tracemalloc
 from bisect import bisect
 from collections.abc import Callable
 from contextlib import suppress
@@ -50,13 +51,6 @@ def look(pid: int) -> Look | None:
         return Look(1024 * int(line.split()[1]), len(os.listdir(f"/proc/{pid}/fd")))  # noqa: PTH208
     except (OSError, ValueError):
         return None
-
-
-def _memory() -> int:
-    """The resident memory of this process, B."""
-    seen = look(os.getpid())
-    assert seen is not None
-    return seen.memory
 
 
 def fork_server(asv: int) -> int | None:
@@ -121,9 +115,10 @@ def test_a_run_of_thousands_of_points_neither_grows_nor_slows(
         (n, "ok") for n in range(POINTS)
     ]
 
-    held = _memory()
+    tracemalloc.start()
     rounds = killing.rounds_below(project.path / "results")
-    held = _memory() - held
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     starts = sorted(each.started for each in rounds)
     print(f"{len(starts)} rounds of {POINTS} points in {starts[-1] - starts[0]:.0f} s")
     print(f"the Records of all rounds take {held / 1e6:.1f} MB")
