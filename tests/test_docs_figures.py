@@ -16,6 +16,7 @@ from first_hour import measure
 from workload_pages import read_point, write_points
 
 from hpml_plugins.analysis.measured import MeasuredValue
+from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.figure import Cell
 from hpml_plugins.model.formatting import (
     estimate,
@@ -91,8 +92,14 @@ def _mixed_rows(known: Quotable, quote: Quote, mixed: list[str]) -> str:
         return quote.text
     options = {key: text for key, text in quote.options.items() if key != "otherwise"}
     shown = [name.partition("=")[0] for name in options["columns"].split(",")]
+    try:
+        rows = known._rows(replace(quote, options=options))
+    except HpmlError:
+        if "otherwise" in quote.options:  # nothing measured it
+            return quote.text
+        raise
     machines: dict[tuple[Cell, ...], set[Cell]] = {}
-    for row in known._rows(replace(quote, options=options)).rows():
+    for row in rows.rows():
         told = tuple(row[name] for name in shown if _tells(row.get(name)))
         machines.setdefault(told, set()).add(row.get("machine"))
     if any(len(each) > 1 for each in machines.values()):
