@@ -21,6 +21,8 @@ from hpml_plugins.terminal import one_line, printable
 LONGEST = 1e9
 #: The most names that a message lists.
 MOST_NAMES = 12
+#: Names that one which is not known may mean.
+MOST_MEANT = 3
 #: Characters of the longest error: a quoted name or value may have any length.
 LONGEST_ERROR = 5000
 _HERE = os.path.dirname(__file__) + os.sep  # noqa: PTH120
@@ -182,13 +184,17 @@ def regular_expression(text: str, option: str) -> re.Pattern[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean …?` with the nearest name, or a list of known names."""
+    """`did you mean …?` with the nearest name, or with the few that contain it, or a list of known
+    names."""
     import difflib  # only needed for errors
 
     names = list(known)
     near = difflib.get_close_matches(name, names, 1)
+    if not near and name:
+        containing = [each for each in names if name.lower() in each.lower()]
+        near = containing if len(containing) <= MOST_MEANT else []
     if near:
-        return f"did you mean {near[0]!r}?"
+        return f"did you mean {' or '.join(map(repr, near))}?"
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return f"known: {', '.join(names[:MOST_NAMES]) or 'none'}{more}"
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from hpml_plugins.errors import HpmlError
+import pytest
+
+from hpml_plugins.errors import HpmlError, nearest
 
 
 def test_an_error_is_one_line_that_any_terminal_can_show() -> None:
@@ -11,3 +13,20 @@ def test_an_error_is_one_line_that_any_terminal_can_show() -> None:
     )
     assert said == "registry.yaml:3: unknown key 'a b \\x1b[31m\\u202e\\ud800 ü 🚀'"
     assert said.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("h201-x1", "did you mean 'h200-x1'?"),
+        ("H100", "did you mean 'h100-80gb-hbm3-x1' or 'h100-80gb-hbm3-x2'?"),
+        ("x", "known: h100-80gb-hbm3-x1, h100-80gb-hbm3-x2, h200-x1, cpu-intel-xeon-x2"),
+        ("a100", "known: h100-80gb-hbm3-x1, h100-80gb-hbm3-x2, h200-x1, cpu-intel-xeon-x2"),
+        ("", "known: h100-80gb-hbm3-x1, h100-80gb-hbm3-x2, h200-x1, cpu-intel-xeon-x2"),
+    ],
+)
+def test_the_nearest_name_is_one_that_looks_alike_or_contains_it(
+    name: str, told: str
+) -> None:
+    machines = ["h100-80gb-hbm3-x1", "h100-80gb-hbm3-x2", "h200-x1", "cpu-intel-xeon-x2"]
+    assert nearest(name, machines) == told
