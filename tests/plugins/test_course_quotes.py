@@ -301,7 +301,7 @@ def test_a_timed_value_has_its_interval_and_its_regime(known: Quotable) -> None:
             "cell p.rates column=rate",
             "2 rows of p.rates match; name more columns: KEY=VALUE",
         ),
-        ("ratio p.rates column=share size=1 over.size=2", "no ratio of 0.27653 and None"),
+        ("ratio p.rates column=share size=1 over.size=2", "no ratio of 0.27653 and –"),
         ("ratio p.rates column=rate size=1 over.siz=2", "no column 'siz'"),
         (
             "value copy.time machine=m show=percent",

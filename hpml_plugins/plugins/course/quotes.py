@@ -49,6 +49,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from hpml_plugins import Table
 from hpml_plugins.analysis import MeasuredValue
@@ -123,6 +124,15 @@ class Answer:
     text: str
     links: Sequence[Sequence[RecordLink]] = ()
     number: float | None = None
+
+
+class _SingleCell(NamedTuple):
+    """A cell of a figure's table.  text: as it is shown.  number: in SI base units, if it is one.
+    links: to the Records behind it."""
+
+    text: str
+    number: float | None
+    links: list[RecordLink]
 
 
 @dataclass(frozen=True)
@@ -360,16 +370,20 @@ class Quotable:
             raise _NotMeasured(f"no row of {quote.name} has {_joined(wanted)}", quote.where)
         return found
 
-    def _only(self, quote: Quote) -> tuple[Table, list[RecordLink]]:
-        """The column of the single row selected by the options, with its links."""
+    def _only(self, quote: Quote) -> _SingleCell:
+        """The column of the single row selected by the options."""
         rows = self._rows(quote)
-        chosen, links = self._chosen(quote, rows, [quote.options.get("column", "")])
-        if len(chosen) > 1:
+        column = quote.options.get("column", "")
+        shown, links = self._chosen(quote, rows, [column])
+        if len(shown) > 1:
             raise HpmlError(
-                f"{len(chosen)} rows of {quote.name} match; name more columns: KEY=VALUE",
+                f"{len(shown)} rows of {quote.name} match; name more columns: KEY=VALUE",
                 quote.where,
             )
-        return chosen, links[0]
+        row = next(rows.rows())
+        value = row[column if column in row else column.removesuffix("%")]
+        number = value if isinstance(value, int | float) else None
+        return _SingleCell(formatted(shown)[0][0], number, links[0])
 
     def _chosen(
         self, quote: Quote, rows: Table, names: Sequence[str]
@@ -384,12 +398,8 @@ class Quotable:
         ]
 
     def _cell(self, quote: Quote) -> Answer:
-        cell, links = self._only(quote)
-        text = self._labelled(quote, formatted(cell)[0][0], links)
-        row = next(self._rows(quote).rows())
-        column = quote.options["column"]
-        number = row[column if column in row else column.removesuffix("%")]
-        return Answer(text, [links], number if isinstance(number, int | float) else None)
+        cell = self._only(quote)
+        return Answer(self._labelled(quote, cell.text, cell.links), [cell.links], cell.number)
 
     def _ratio(self, quote: Quote) -> Answer:
         options = {key: value for key, value in quote.options.items() if not key.startswith(_OVER)}
@@ -400,14 +410,13 @@ class Quotable:
         }
         if quote.name not in self.figures:
             return self._ratio_of_points(quote, options, options | instead)
-        (one, of_one), (other, of_other) = (
+        above, below = (
             self._only(replace(quote, options=each)) for each in (options, options | instead)
         )
-        above, below = _single(one), _single(other)
-        if not isinstance(above, int | float) or not isinstance(below, int | float) or not below:
-            raise HpmlError(f"no ratio of {above!r} and {below!r}", quote.where)
-        links = list(dict.fromkeys((*of_one, *of_other)))
-        ratio = above / below
+        if above.number is None or not below.number:
+            raise HpmlError(f"no ratio of {above.text} and {below.text}", quote.where)
+        ratio = above.number / below.number
+        links = list(dict.fromkeys((*above.links, *below.links)))
         return Answer(self._labelled(quote, times(ratio), links), [links], ratio)
 
     def _ratio_of_points(
@@ -464,11 +473,6 @@ def _broken(answer: Answer, name: str, bound: str, where: str) -> str:
         raise HpmlError(f"{name}={bound}: {answer.text.strip()!r} is no number", where)
     fulfilled = _CLAIMS[name](answer.number, claimed)
     return "" if fulfilled else f" ({CONTRADICTS}: not {name} {bound})"
-
-
-def _single(table: Table) -> Cell:
-    """The only cell of a table."""
-    return next(table.rows()).popitem()[1]
 
 
 def _columns(rows: Table, names: Iterable[str], where: str) -> tuple[Table, list[str]]:
