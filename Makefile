@@ -70,12 +70,14 @@ test: lint tools
 test-all: lint tools
 	$(PYTEST)
 
-# All other packages are the newest that fit, so this also tells what the next pins would bring.
+# All other packages are the newest that fit, so this also tells what the next pins would bring. The licences that were
+# looked at are those of the pinned versions.
 test-nodes: $(STAMP) tools
 	$(BIN)/uv venv --quiet --clear --python $(NODES_PYTHON) $(NODES_VENV)
 	$(BIN)/uv pip install --quiet --python $(NODES_VENV)/bin/python $(NODES_STACK) uv --all-extras -e . -r pyproject.toml
 	env -u PYTHONDONTWRITEBYTECODE PATH="$(CURDIR)/$(NODES_VENV)/bin:$$PATH" $(NODES_VENV)/bin/python -m pytest \
-		-n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not slow'
+		-n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not slow' \
+		--deselect tests/test_supply.py::test_every_pinned_package_states_a_licence_that_was_looked_at
 
 docs: $(STAMP)
 	$(BIN)/python tests/fill_docs.py
