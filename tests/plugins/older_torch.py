@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+
 import pytest
+from packaging.version import Version
+
+#: From here on a failure is one.
+COMPLETE = {"torch": Version("2.15"), "triton": Version("3.9")}
+
+
+def is_older(package: str) -> bool:
+    """Whether an installed package is older than the one that can do all."""
+    return Version(importlib.metadata.version(package)) < COMPLETE[package]
 
 
 def skip_without_row_scales() -> None:
@@ -14,4 +25,6 @@ def skip_without_row_scales() -> None:
     try:
         torch._scaled_mm(ones, ones.t(), scales, scales.t(), out_dtype=torch.bfloat16)
     except RuntimeError:
+        if not is_older("torch"):
+            raise
         pytest.skip(f"torch {torch.__version__} scales rows of fp8 products only on GPUs")

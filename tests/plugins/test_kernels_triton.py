@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from older_torch import is_older
 
 #: Triton decides when it is imported whether kernels are interpreted: hence another process.
 CODE = """
@@ -77,7 +78,7 @@ except NotImplementedError as error:
 
 
 def test_kernels_agree_with_float64() -> None:
-    triton = pytest.importorskip("triton")
+    pytest.importorskip("triton")
     done = subprocess.run(
         [sys.executable, "-c", CODE],
         env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
@@ -85,8 +86,8 @@ def test_kernels_agree_with_float64() -> None:
         text=True,
         check=False,
     )
-    if "only 0-dimensional arrays can be converted" in done.stderr:
-        pytest.skip(f"the interpreter of Triton {triton.__version__} fails with this NumPy")
+    if is_older("triton") and "only 0-dimensional arrays can be converted" in done.stderr:
+        pytest.skip("the interpreter of this Triton fails with this NumPy")
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("\n") == 3 + 2 + 2 + 6 + 2
     assert "does not fit 5 × 64 × 128" in done.stdout
