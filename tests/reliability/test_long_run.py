@@ -122,8 +122,9 @@ def test_a_run_of_thousands_of_points_neither_grows_nor_slows(
     starts = sorted(each.started for each in rounds)
     print(f"{len(starts)} rounds of {POINTS} points in {starts[-1] - starts[0]:.0f} s")
     print(f"the Records of all rounds take {held / 1e6:.1f} MB")
-    # asv run keeps each round's Record until its commit is done: that is what it may grow by
-    room = {"asv": 1.5 * held, "fork server": 0.0}
+    # asv run keeps each round's Record until its commit is done. That is what it may grow by: 0.7
+    # of them are measured between the two looks, and they take a sixth more than is traced.
+    room = {"asv": 1.2 * 0.7 * held, "fork server": 0.0}
     for name, seen in looks.items():
         tenth = max(1, len(seen) // 10)
         early, late = seen[tenth : 2 * tenth], seen[-2 * tenth : -tenth]
