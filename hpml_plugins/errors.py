@@ -21,7 +21,7 @@ from hpml_plugins.terminal import one_line, printable
 LONGEST = 1e9
 #: The most names that a message lists.
 MOST_NAMES = 12
-#: Names that one which is not known may mean.
+#: The most names that an unknown one may mean.
 MOST_MEANT = 3
 #: Characters of the longest error: a quoted name or value may have any length.
 LONGEST_ERROR = 5000

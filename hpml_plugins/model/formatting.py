@@ -120,7 +120,7 @@ def times(ratio: float) -> str:
 
 def bounded_times(ratio: float, *, up: bool) -> str:
     """A bound of a ratio with the digits of `times`, rounded so that it remains valid: a lower
-    bound down, an upper one up. If that made it 1, it has up to four decimals: `0.9962`."""
+    bound down, an upper one up. Where that would give 1, it has up to four decimals: `0.9962`."""
     if ratio < 0.0001:
         return "0" if not up else "0.0001"
     if ratio > LARGEST_RATIO:
