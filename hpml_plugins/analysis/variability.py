@@ -290,6 +290,7 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
     numbers = [column.astype(np.int64) for column in table[3:]]
     observations = Observations(*table[:3], *numbers[:6])
     modest = np.array([pool[0] in HOST_TAKES_PART for pool in pools])
+    loose = np.array([pool[0] is Physics.DERIVED for pool in pools])
     classes = _numbers()
     family = np.array([classes[pool[:-1]] for pool in pools])
     place_number, spot_number, member_number, pool_number = numbers[6:]
@@ -303,6 +304,7 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
             pool_number,
             observations.card,
             modest,
+            loose,
             family,
         ),
         estimate_runs(observations),

@@ -52,8 +52,9 @@ def observed(
     return CardObservations(
         values,
         *(column.astype(np.int64) for column in columns),
-        np.array([False]),
-        np.array([0]),
+        modest=np.array([False]),
+        loose=np.array([False]),
+        family=np.array([0]),
     )
 
 
@@ -82,6 +83,7 @@ def test_cards_that_never_share_a_point_are_not_told_apart() -> None:
         np.zeros(4, np.int64),
         np.array([0, 1, 2, 3]),
         one.modest,
+        one.loose,
         one.family,
     )
     assert estimate_points(apart).own.tolist() == [2]  # four cards in two groups
@@ -98,6 +100,7 @@ def with_one_more_member(known: CardObservations) -> CardObservations:
         np.append(known.pool, 0),
         np.append(known.card, 0),
         known.modest,
+        known.loose,
         known.family,
     )
 
@@ -159,6 +162,40 @@ def test_a_point_that_differs_from_its_benchmark_is_told_apart_from_the_others()
     assert 0.002 < np.median(found[~of_far]) < pooled / 2
 
 
+def with_erratic(*erratic: int) -> CardObservations:
+    """Five members of a loose class on nine cards; the erratic ones vary a hundred times as far."""
+    base = observed(cards=9, members=5, points=1, deviation=0.002)
+    far = base.spot + 100 * (base.value - base.spot)
+    value = np.where(np.isin(base.member, erratic), far, base.value)
+    return dataclasses.replace(base, value=value, loose=np.array([True]))
+
+
+def test_an_erratic_member_of_a_loose_class_does_not_widen_the_others() -> None:
+    made = with_erratic(4)
+    found = deviations(estimate_points(made))
+    assert (found[:4] < 0.004).all() and found[4] > 0.1
+    # where members share physics, it warns of what may happen to them too
+    alike = dataclasses.replace(made, loose=np.array([False]))
+    assert (deviations(estimate_points(alike))[:4] > 0.02).all()
+
+
+def test_a_member_that_was_never_repeated_may_be_erratic_too() -> None:
+    calm, erratic = (
+        deviations(estimate_points(with_one_more_member(with_erratic(*which))))[5]
+        for which in ((), (4,))
+    )
+    assert calm < 0.004 and erratic > 0.05
+
+
+def test_members_are_erratic_only_beside_a_calm_majority_that_is_known() -> None:
+    wild = with_erratic(2, 3, 4)
+    assert (deviations(estimate_points(wild))[:2] > 0.02).all()
+    # two calm members on two cards have two degrees of freedom
+    made = with_erratic(4)
+    few = made.only((made.card < 2) & (made.member > 1))
+    assert (deviations(estimate_points(few))[2:4] > 0.01).all()
+
+
 def test_what_is_not_a_number_does_not_count() -> None:
     made = observed(cards=6, members=3, points=2, deviation=0.005)
     told = made.card != 5
@@ -181,8 +218,9 @@ def test_cards_of_a_type_tell_of_their_type_and_of_another_where_that_has_too_fe
         np.concatenate([calm.member, wild.member + 6, [12]]),
         np.concatenate([calm.pool, wild.pool + 1, [2]]),
         np.concatenate([calm.card, wild.card + 6, [99]]),
-        np.zeros(3, bool),
-        np.zeros(3, np.int64),
+        modest=np.zeros(3, bool),
+        loose=np.zeros(3, bool),
+        family=np.zeros(3, np.int64),
     )
     found = deviations(estimate_points(both))
     assert (found[:12] < 2e-3).all() and (found[12:24] > 1e-2).all()

@@ -76,8 +76,9 @@ def spreads(observed: Observations) -> Any:
         observed.point,
         observed.kind,
         observed.card,
-        modest,
-        np.arange(len(modest)),
+        modest=modest,
+        loose=np.zeros_like(modest),
+        family=np.arange(len(modest)),
     )
     between = Estimated(*(each[observed.point] for each in estimate_points(cards)))
     return Spread(
