@@ -24,6 +24,8 @@ from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.node.detect import detect_node
 from hpml_plugins.plugins.language_models import (
     decoding,
+    fused,
+    gelu,
     gpt,
     inference,
     llama,
@@ -566,6 +568,108 @@ def test_training_is_measured_on_the_cpu(checkpointing: bool, node: Node) -> Non
     assert (record.status, record.reason) == ("ok", "")
     assert record.work["time"].flop == 256 * shapes.training_flop_per_token(GPT["tiny"], 64)
     assert "the first loss is not that of a float32 model" in record.checks
+
+
+# GELU inside the products
+
+
+def test_a_fused_layer_is_the_layer_with_its_gradients() -> None:
+    torch.manual_seed(0)
+    layer = gpt.Layer(GPT["tiny"]).double()
+    x = torch.randn(2, 8, 64, dtype=torch.double)
+    found = []
+    for module in (layer, gelu.FusedLayer(layer)):
+        leaf = x.clone().requires_grad_()
+        result = module(leaf)
+        result.square().sum().backward()
+        gradients = {name: each.grad.clone() for name, each in layer.named_parameters()}
+        layer.zero_grad()
+        found.append({"result": result.detach(), "x": leaf.grad, **gradients})
+    plain, together = found
+    assert len(plain) == 10
+    for name, wanted in plain.items():
+        assert inference.relative_error(together[name], wanted) < 1e-12, name
+
+
+@in_a_child
+def test_a_fused_model_is_one_graph_and_learns_as_the_other(fresh_compiler: None) -> None:
+    from torch._dynamo.utils import counters
+
+    text = gpt.random_text(GPT["tiny"], 4, 32, "cpu", seed=0)
+    found: list[list[float]] = []
+    for fuse in (False, True):
+        torch.manual_seed(0)
+        trainer = gpt.Trainer(
+            gpt.Gpt(GPT["tiny"], checkpointing=False, dtype=torch.bfloat16)
+        )
+        if fuse:
+            gelu.fuse(trainer.model)
+            counters.clear()
+            trainer.compile_whole("aot_eager")
+        found.append([])
+        for _ in range(4):
+            trainer.step(*text)
+            found[-1].append(float(trainer.loss))
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not counters["graph_break"]
+    assert found[1] == pytest.approx(found[0], rel=1e-3)
+    assert found[1][-1] < found[1][0]
+
+
+def test_a_fused_training_step_is_measured_beside_the_other(node: Node) -> None:
+    small = replace(
+        fused.TRAINING_FUSED,
+        grid=training.TRAINING_CPU.grid,
+        requires=Requires(modules=("torch",)),
+    )
+    record = measured(small, node, checkpointing=False)
+    assert (record.status, record.reason) == ("ok", "")
+    assert 0.5 < record.metrics["speedup"].median < 2
+    assert record.work["time"].flop == 256 * shapes.training_flop_per_token(GPT["tiny"], 64)
+
+
+def test_a_wrong_derivative_of_gelu_fails(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = training.Job(GPT["tiny"], 4, 64, False)
+    bench = Bench(node, {}, plan=SHORT)
+    fused.check_gradients(bench, job)
+    monkeypatch.setattr(
+        gelu, "gradient_before_gelu", lambda gradient, weight, _: gradient @ weight
+    )
+    with pytest.raises(CheckFailed, match=r"the fused products change a gradient by [1-9]"):
+        fused.check_gradients(bench, job)
+
+
+def test_cublaslt_multiplies_bfloat16_by_rows_alone() -> None:
+    x, weight, out, before = (
+        torch.zeros(size, dtype=torch.bfloat16)
+        for size in ((8, 16), (32, 16), (8, 32), (8, 32))
+    )
+    message = "must be bfloat16, by rows"
+    with pytest.raises(ValueError, match=message):
+        gelu._multiply("GELU_AUX", x.float(), weight, out, before)
+    with pytest.raises(ValueError, match=message):
+        gelu._multiply("GELU_AUX", x, weight.t(), out, before)
+
+
+@needs_gpu
+def test_products_with_gelu_on_a_gpu_are_those_of_the_cpu() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, up, down, gradient = (
+        torch.randn(size, generator=generator).bfloat16()
+        for size in ((256, 64), (128, 64), (64, 128), (256, 64))
+    )
+    after, before = gelu.product_gelu(x, up)
+    wanted = after, before, gelu.gradient_before_gelu(gradient, down, before)
+    on_gpu = [each.cuda() for each in (x, up, down, gradient)]
+    after, before = gelu.product_gelu(*on_gpu[:2])
+    found = after, before, gelu.gradient_before_gelu(on_gpu[3], on_gpu[2], before)
+    for one, other in zip(found, wanted, strict=True):
+        assert inference.relative_error(one.cpu(), other) < 1e-2
+
+
+# Several ranks
 
 
 @pytest.mark.parametrize("way", ["ddp", "fsdp"])

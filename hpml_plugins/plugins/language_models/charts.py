@@ -41,6 +41,15 @@ def training(records: Sequence[Record]) -> Table:
     return table.extended(per_joule).sorted("machine", "model", "batch", "checkpointing")
 
 
+def fused(records: Sequence[Record]) -> Table:
+    """As for training. speedup: the time of the step of `lm_training`, timed in turn with this one,
+    over the time of this one.
+    """
+    measured = "mfu", "memory", "energy"
+    table = Table.of_records(records, *measured, intervals=("rate", "speedup"))
+    return table.extended(per_joule).sorted("machine", "model", "batch", "checkpointing")
+
+
 def decode(records: Sequence[Record]) -> Table:
     """rate: tokens per second of all sequences. bandwidth: matrices and cache, each read once.
     error: relative change of the logits by the format. energy: of a token, above that of the idle
@@ -295,6 +304,12 @@ FIGURES = [
             [Axis("rate", "tokens per second", "1/s"), Axis("mfu", "MFU", "%")],
             "checkpointing: {checkpointing}",
         ),
+    ),
+    Figure(
+        "fused",
+        "Tokens trained per second with GELU inside the products",
+        ("lm_training_fused",),
+        fused,
     ),
     Figure(
         "decode",
