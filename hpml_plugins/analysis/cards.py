@@ -25,13 +25,10 @@ by 0.3 and 0.9 %. A type with too few distinct cards borrows from the class over
 most LEAST_WORTH.
 
 The members of a loose class share a metric and no physics: the points of one benchmark whose values
-are not timings. There a member that varies far more than most would widen the intervals of all, as
-the mean of variances follows the largest one: the times of a training that reaches its target by
-luck differ by 16 % between cards, those of another recipe, on nine cards, by 0.5 %. Such an erratic
-member tells nothing about calm ones. It borrows from all members itself, and so does a member that
-was never repeated, since it may be erratic too. Source of the idea: Phipson et al., Robust
-hyperparameter estimation protects against hypervariable genes and improves power to detect
-differential expression, Annals of Applied Statistics 10 (2016).
+are not timings. An erratic one (`find_erratic`) tells nothing about calm ones: the times of a
+training that reaches its target by luck differ by 16 % between cards, those of another recipe, on
+nine cards, by 0.5 %. It borrows from all members itself, and so does a member that was never
+repeated, since it may be erratic too.
 """
 
 from __future__ import annotations
@@ -51,6 +48,7 @@ from hpml_plugins.analysis.variance import (
     UNKNOWN_CARDS,
     Array,
     Estimated,
+    find_erratic,
     fit_prior,
 )
 
@@ -63,10 +61,6 @@ LEAST_SHARE = 0.1
 #: From this number of degrees of freedom on, the variance of a class is accepted even below
 #: UNKNOWN_CARDS.
 ENOUGH_CARDS = 4
-#: A member of a loose class is erratic if its deviation is more than this multiple of that of the
-#: calmer members. By chance that happens to 0.06 % of members if the calmer ones have ENOUGH_CARDS
-#: degrees of freedom, and to fewer if they have more.
-ERRATIC = 10.0
 #: Iterations of fitting the weight of a class and its variance alternately; the third changes
 #: nothing.
 FITS = 3
@@ -216,7 +210,7 @@ def _estimate_members(
             )
         calm = has_own.copy()
         if observed.loose[pool]:
-            calm[informative] = ~_find_erratic(sample[informative], own[informative])
+            calm[informative] = ~find_erratic(sample[informative], own[informative])
         for borrowers, lenders in ((inside & calm, calm), (inside & ~calm, informative)):
             lenders = informative & lenders
             prior, prior_freedom = _fit_class(
@@ -230,26 +224,6 @@ def _estimate_members(
             ) / freedom[borrowers]
         known[inside] = True
     return Estimated(variance, freedom, known, own)
-
-
-def _find_erratic(sample: Array, freedom: Array) -> Array:
-    """Which members of a class vary far more than most: a mask.
-
-    sample, freedom: of its members. Each is compared with all members whose variance is smaller, if
-    these are the majority and have ENOUGH_CARDS degrees of freedom.
-    """
-    order = np.argsort(sample, kind="stable")
-    squares, of_calmer = (
-        np.cumsum(each[order])[:-1] for each in (sample * freedom, freedom)
-    )
-    calmer = np.maximum(squares / of_calmer, FLOOR**2)
-    are_most = np.arange(1, len(sample)) > len(sample) / 2
-    exceeds = sample[order][1:] > ERRATIC**2 * calmer
-    erratic = np.zeros(len(sample), bool)
-    erratic[order[1:]] = np.logical_or.accumulate(
-        exceeds & are_most & (of_calmer >= ENOUGH_CARDS)
-    )
-    return erratic
 
 
 def _cards_by(means: _CardMeans, kept: Array, group: Array, groups: int) -> Array:

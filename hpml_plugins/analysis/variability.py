@@ -258,6 +258,7 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
     spots, members, member_places, pools = (_numbers() for _ in range(4))
     # rows of _COLUMNS, one behind the other: a list of tuples takes three times the memory
     rows = array("d")
+    loose_kinds: set[int] = set()
     lines: list[list[MeasuredValue]] = []
     places: list[Place] = []
     for place, readings in points:
@@ -275,6 +276,8 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
             rounds_freedom = float(sum(freedom for _, freedom in told))
             of_line = pool_rounds(told), rounds_freedom, number
             of_class = groups[kind, place.benchmark, place.metric], kinds[kind]
+            if first.physics is Physics.DERIVED:
+                loose_kinds.add(kinds[kind])
             for each in recent:
                 run = codes[each.code], cards[each.card], runs[each.started]
                 spot = spots[place_of_member, each.hardware, each.code]
@@ -307,7 +310,7 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
             loose,
             family,
         ),
-        estimate_runs(observations),
+        estimate_runs(observations, loose_kinds),
         references,
         lines,
         places,

@@ -11,14 +11,17 @@ assessing differential expression, Statistical Applications in Genetics and Mole
 (2004), article 3, sections 4 to 6: sample variances s² with d degrees of freedom follow a scaled F
 distribution around a prior s0² that is worth d0 degrees of freedom, and the posterior variance is
 (d0 s0² + d s²) / (d0 + d) with d0 + d degrees of freedom.
+
+The points of a loose class have no physics in common, as their values are not timings. Its erratic
+points (`find_erratic`) are a class of their own.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,6 +56,10 @@ SURE = 0.95
 #: Bounds of the degrees of freedom that a prior is worth.
 LEAST_FREEDOM = 1.0
 MOST_FREEDOM = 50.0
+#: An item of a loose class is erratic if its deviation is more than this multiple of that of the
+#: calmer items. By chance that happens to 0.06 % of items if the calmer ones have ENOUGH_CALM
+#: degrees of freedom, and to fewer if they have more.
+ERRATIC, ENOUGH_CALM = 10.0, 4.0
 #: Groups from which a prior is estimated; with fewer nothing is known of how they differ.
 ENOUGH_GROUPS = 3
 
@@ -112,10 +119,11 @@ class Estimated(NamedTuple):
     own: Array
 
 
-def estimate_runs(observed: Observations) -> Estimated:
-    """The variance of a run on the same card, for each observation."""
+def estimate_runs(observed: Observations, loose: Collection[int] = ()) -> Estimated:
+    """The variance of a run on the same card, for each observation.  loose: the kinds whose classes
+    are loose."""
     sets = np.stack([observed.point, observed.code, observed.card])
-    return _posterior(observed, sets, observed.run)
+    return _posterior(observed, sets, observed.run, loose)
 
 
 def estimate_spreads(
@@ -171,7 +179,9 @@ def estimate_spreads(
     ]
 
 
-def _posterior(observed: Observations, within: Array, replicate: Array) -> Estimated:
+def _posterior(
+    observed: Observations, within: Array, replicate: Array, loose: Collection[int]
+) -> Estimated:
     """Posterior variance of each observation, from sets of equal numbers.
 
     The variance is that of the last values of the replicates within each set.
@@ -179,6 +189,10 @@ def _posterior(observed: Observations, within: Array, replicate: Array) -> Estim
     within: one column per observation.
     """
     point, variance, freedom = _sample_variances(observed.value, within, replicate)
+    own, own_freedom = _pool(variance, freedom, point, int(observed.point.max()) + 1)
+    is_erratic = _erratic_points(observed, own, own_freedom, loose)[observed.point]
+    groups = number_columns(np.stack([observed.group, is_erratic]))
+    observed = replace(observed, group=groups)
     _, first_of_point = np.unique(observed.point, return_index=True)
     _, first_of_group = np.unique(observed.group, return_index=True)
     group_of = observed.group[first_of_point]
@@ -186,13 +200,14 @@ def _posterior(observed: Observations, within: Array, replicate: Array) -> Estim
     group = group_of[point]
     pooled, pooled_freedom = _pool(variance, freedom, group, len(kind_of))
     known = pooled_freedom > 0
+    calm = known & ~is_erratic[first_of_group]
     of_group = np.full(len(kind_of), UNKNOWN**2)
     total = np.full(len(kind_of), UNKNOWN_FREEDOM)
     worth = total.copy()
     for kind in np.unique(kind_of[known]):
         of_kind = kind_of == kind
         prior, prior_freedom = fit_prior(
-            pooled[of_kind & known], pooled_freedom[of_kind & known]
+            pooled[of_kind & calm], pooled_freedom[of_kind & calm]
         )
         total[of_kind] = prior_freedom + pooled_freedom[of_kind]
         of_group[of_kind] = (
@@ -202,7 +217,6 @@ def _posterior(observed: Observations, within: Array, replicate: Array) -> Estim
         members = of_kind[group]
         ratios = np.maximum(variance, FLOOR**2)[members] / of_group[group[members]]
         worth[of_kind] = fit_prior(ratios, freedom[members])[1]
-    own, own_freedom = _pool(variance, freedom, point, len(group_of))
     group = observed.group
     share = np.minimum(worth[group], total[group])
     more = own_freedom[observed.point]
@@ -210,6 +224,44 @@ def _posterior(observed: Observations, within: Array, replicate: Array) -> Estim
     freedom = share + more
     variance = (share * of_group[group] + more * own[observed.point]) / freedom
     return Estimated(variance, freedom, repeated, more)
+
+
+def _erratic_points(
+    observed: Observations, own: Array, freedom: Array, loose: Collection[int]
+) -> Array:
+    """The erratic points of loose classes: a mask.  own, freedom: the variance of each point."""
+    erratic = np.zeros(len(own), bool)
+    inside = np.isin(observed.kind, list(loose)) & (freedom[observed.point] > 0)
+    members = np.unique(np.stack([observed.group[inside], observed.point[inside]]), axis=1)
+    _, starts = np.unique(members[0], return_index=True)
+    for points in np.split(members[1], starts[1:]):
+        erratic[points] = find_erratic(own[points], freedom[points])
+    return erratic
+
+
+def find_erratic(sample: Array, freedom: Array) -> Array:
+    """Which items of a class vary far more than most: a mask.
+
+    The mean of variances follows the largest one, so that such an item would widen the intervals of
+    all others. Each is compared with all items whose variance is smaller, if these are the majority
+    and have ENOUGH_CALM degrees of freedom. Source of the idea: Phipson et al., Robust
+    hyperparameter estimation protects against hypervariable genes and improves power to detect
+    differential expression, Annals of Applied Statistics 10 (2016).
+
+    sample, freedom: the variance of each and its degrees of freedom, above 0.
+    """
+    order = np.argsort(sample, kind="stable")
+    squares, of_calmer = (
+        np.cumsum(each[order])[:-1] for each in (sample * freedom, freedom)
+    )
+    calmer = np.maximum(squares / of_calmer, FLOOR**2)
+    are_most = np.arange(1, len(sample)) > len(sample) / 2
+    exceeds = sample[order][1:] > ERRATIC**2 * calmer
+    erratic = np.zeros(len(sample), bool)
+    erratic[order[1:]] = np.logical_or.accumulate(
+        exceeds & are_most & (of_calmer >= ENOUGH_CALM)
+    )
+    return erratic
 
 
 def _sample_variances(

@@ -21,6 +21,7 @@ from hpml_plugins.analysis.variance import (
     estimate_runs,
     estimate_spreads,
     expected_quartile,
+    find_erratic,
     fit_prior,
     half_width,
     number_columns,
@@ -202,6 +203,45 @@ def columns_of(observed: Observations) -> list[Any]:
             "run",
         )
     ]
+
+
+def test_an_erratic_point_of_a_loose_class_does_not_widen_the_others() -> None:
+    """Five points of one class, seven runs each; the last point varies a hundred times as far."""
+    base, values = made(1, points=5, cards=1, runs=7, within=0.002, between=0, classes=1)
+    middle = values.mean(axis=2, keepdims=True)
+    far = (
+        middle + np.where(np.arange(5) == 4, 100, 1)[:, None, None] * (values - middle)
+    ).ravel()
+    observed = replace(base, value=far)
+    found = np.sqrt(estimate_runs(observed, loose=[0]).variance)
+    calm = observed.point < 4
+    assert (found[calm] < 0.005).all() and (found[~calm] > 0.05).all()
+    assert (np.sqrt(estimate_runs(observed).variance)[calm] > 0.02).all()
+    # without an erratic point nothing changes
+    assert estimate_runs(base, loose=[0]).variance == pytest.approx(
+        estimate_runs(base).variance
+    )
+
+
+@pytest.mark.parametrize(
+    ("deviations", "freedom", "erratic"),
+    [
+        ([1e-3, 1e-3, 1e-3, 2e-2], 2, [3]),
+        ([1e-3, 1e-3, 1e-3, 9e-3], 2, []),
+        ([2e-2, 1e-3, 1e-3, 3e-2], 4, []),  # half of them are calm, which is no majority
+        ([1e-3, 2e-2, 1e-3, 1e-3, 3e-2], 4, [1, 4]),
+        ([1e-3, 1e-3, 1e-3, 2e-2], 1, []),  # the calm ones have three degrees of freedom
+        ([0.0, 0.0, 0.0, 3e-3], 2, [3]),  # more than ten times FLOOR
+        ([0.0, 0.0, 0.0, 1e-3], 2, []),
+        ([1e-3], 9, []),
+        ([], 1, []),
+    ],
+)
+def test_what_is_erratic_by_hand(
+    deviations: list[float], freedom: float, erratic: list[int]
+) -> None:
+    found = find_erratic(np.square(deviations), np.full(len(deviations), float(freedom)))
+    assert np.flatnonzero(found).tolist() == erratic
 
 
 def test_a_class_that_nobody_repeated_has_the_variance_of_its_kind_and_a_kind_alone_the_stated_guess() -> (  # noqa: E501
