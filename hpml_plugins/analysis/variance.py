@@ -191,7 +191,7 @@ def _posterior(
     point, variance, freedom = _sample_variances(observed.value, within, replicate)
     own, own_freedom = _pool(variance, freedom, point, int(observed.point.max()) + 1)
     is_erratic = _erratic_points(observed, own, own_freedom, loose)[observed.point]
-    groups = number_columns(np.stack([observed.group, is_erratic]))
+    _, groups = np.unique(2 * observed.group + is_erratic, return_inverse=True)
     observed = replace(observed, group=groups)
     _, first_of_point = np.unique(observed.point, return_index=True)
     _, first_of_group = np.unique(observed.group, return_index=True)
@@ -232,9 +232,11 @@ def _erratic_points(
     """The erratic points of loose classes: a mask.  own, freedom: the variance of each point."""
     erratic = np.zeros(len(own), bool)
     inside = np.isin(observed.kind, list(loose)) & (freedom[observed.point] > 0)
-    members = np.unique(np.stack([observed.group[inside], observed.point[inside]]), axis=1)
-    _, starts = np.unique(members[0], return_index=True)
-    for points in np.split(members[1], starts[1:]):
+    # a group's points are next to each other
+    members = np.unique(observed.group[inside] * len(own) + observed.point[inside])
+    group, point = np.divmod(members, len(own))
+    _, starts = np.unique(group, return_index=True)
+    for points in np.split(point, starts[1:]):
         erratic[points] = find_erratic(own[points], freedom[points])
     return erratic
 
