@@ -68,8 +68,9 @@ def _coordinates(row: Row, axes: Iterable[tuple[str, str, str]]) -> Iterator[str
 
 
 def _end(point: _Point, unit: str) -> str:
-    """`3.2 ms (h200-x1, size 4)`."""
-    where = _joined([point.series, point.place])
+    """`3.2 ms (h200-x1, size 4)`; the series is not repeated if its words are in the place."""
+    is_told = set(point.series.split(", ")) <= set(point.place.split(", "))
+    where = point.place if is_told else _joined([point.series, point.place])
     return f"{_text(point.value, unit)} ({where})" if where else _text(point.value, unit)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 from records import a_record
 
@@ -104,6 +105,35 @@ def test_a_cell_of_a_row_of_several_records_may_rest_on_one_of_them() -> None:
     _, row = speedups([PLAIN, FAST]).rows()
     assert origins.of(row, ["variant", "time"]) == [FAST]
     assert origins.of(row, ["variant", "speedup"]) == [FAST, PLAIN]
+
+
+def test_a_row_of_one_of_several_cards_rests_first_on_the_record_of_that_card() -> None:
+    """A row of each card, all of which depend on all Records of the point."""
+
+    def shares(records: Sequence[Record]) -> Table:
+        total = sum(record.metrics["time"].median for record in records)
+        return Table.of(
+            [
+                {
+                    "machine": record.machine,
+                    "card": str(record.gpus[0]["uuid"]).removeprefix("GPU-")[:8],
+                    "share": record.metrics["time"].median / total,
+                }
+                for record in records
+            ]
+        )
+
+    records = [
+        msgspec.structs.replace(
+            measured("m", "plain", seconds),
+            node={"gpus": [{"name": "A", "uuid": f"GPU-{digits}-aaaa-bbbb"}]},
+        )
+        for digits, seconds in (("01234567", 1.0), ("89abcdef", 2.0), ("76543210", 5.0))
+    ]
+    origins = Origins.trace(shares, records)
+    for row, record in zip(shares(records).rows(), records, strict=True):
+        assert origins.resting_on(row) == records
+        assert origins.of(row) == [record]
 
 
 def test_a_link_is_to_the_history_of_the_metric_that_the_row_shows() -> None:

@@ -14,9 +14,12 @@ from typing import NamedTuple
 import msgspec
 
 from hpml_plugins import HpmlError, Record, Table
+from hpml_plugins.analysis import card_of
 from hpml_plugins.model import Cell, Row, format_point
 from hpml_plugins.report import Drawable, format_samples, plain_cell, point_link
 
+#: A text of at least this length that is a part of a UUID names its card.
+DIGITS = 8
 #: A row's known cells, as (column, Python's repr).
 Cells = frozenset[tuple[str, str]]
 
@@ -109,19 +112,26 @@ class Origins:
                 for record in found
                 if any(wanted <= _cells(each) for each in self.alone.get(id(record), ()))
             ] or found
-        of_points = {record.point: record for record in reversed(found)}
-        if len(of_points) < 2:
-            return list(of_points.values())
-        texts = {text for _, text in cells}
+        of_points: dict[str, Record] = {}
+        for record in sorted(found, key=lambda each: _likeness(row, each), reverse=True):
+            of_points.setdefault(record.point, record)
+        return list(of_points.values())
 
-        def likeness(record: Record) -> int:
-            values = (
-                *record.params.values(),
-                *(metric.median for metric in record.metrics.values()),
-            )
-            return sum(repr(value) in texts for value in values)
 
-        return sorted(of_points.values(), key=likeness, reverse=True)
+def _likeness(row: Row, record: Record) -> int:
+    """How many parameters and medians of a Record, its machine and its card a row names. A card may
+    be named by a part of its UUID."""
+    values = (
+        *record.params.values(),
+        *(metric.median for metric in record.metrics.values()),
+        record.machine,
+    )
+    texts = {repr(cell) for cell in row.values() if cell is not None}
+    card = card_of(record)
+    names_card = any(
+        isinstance(cell, str) and len(cell) >= DIGITS and cell in card for cell in row.values()
+    )
+    return sum(repr(value) in texts for value in values) + names_card
 
 
 def _find(

@@ -53,3 +53,14 @@ def test_equal_series_are_called_equal() -> None:
     assert summarise(bar_chart("model", Axis("time", "time", "s"), "GPU"), table).endswith(
         "Y and X are equal (geometric mean of 2 points)."
     )
+
+
+def test_a_series_that_the_place_names_is_not_repeated() -> None:
+    table = Table(
+        {"GPU": ["H200", "H100"], "card": ["1", "2"], "runs": [5, 5], "time": [1.0, 3.0]}
+    )
+    label = ("{runs} runs", "GPU", "card {card}")
+    chart = bar_chart(label, Axis("time", "time", "s"), "GPU")
+    assert summarise(chart, table) == (
+        "Time from 1.000 s (5 runs, H200, card 1) to 3.000 s (5 runs, H100, card 2)."
+    )
