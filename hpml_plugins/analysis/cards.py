@@ -208,11 +208,16 @@ def _estimate_members(
             cards = float(
                 _cards_by(observed.means, of_family, np.zeros_like(families), 1)[0]
             )
-        calm = has_own.copy()
+        lending = [(inside, informative)]
         if observed.loose[pool]:
+            calm = has_own.copy()
             calm[informative] = ~find_erratic(sample[informative], own[informative])
-        for borrowers, lenders in ((inside & calm, calm), (inside & ~calm, informative)):
-            lenders = informative & lenders
+            if not calm[informative].all():
+                lending = [
+                    (inside & calm, informative & calm),
+                    (inside & ~calm, informative),
+                ]
+        for borrowers, lenders in lending:
             prior, prior_freedom = _fit_class(
                 sample[lenders], own[lenders], cards, modest=is_modest
             )

@@ -112,8 +112,9 @@ class Origins:
                 for record in found
                 if any(wanted <= _cells(each) for each in self.alone.get(id(record), ()))
             ] or found
+            found = sorted(found, key=lambda each: _likeness(row, each), reverse=True)
         of_points: dict[str, Record] = {}
-        for record in sorted(found, key=lambda each: _likeness(row, each), reverse=True):
+        for record in found:
             of_points.setdefault(record.point, record)
         return list(of_points.values())
 

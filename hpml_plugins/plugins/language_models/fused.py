@@ -4,7 +4,7 @@ feed-forward blocks, beside the step of `lm_training`."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hpml_plugins import Bench, Metric
@@ -20,7 +20,7 @@ from hpml_plugins.plugins.language_models.training import (
 )
 
 if TYPE_CHECKING:
-    from hpml_plugins.plugins.language_models.gpt import Gpt
+    from hpml_plugins.plugins.language_models.gpt import Gpt, Trainer
 
 #: Largest relative difference, 2-norm, of a gradient of the fused model from that of the other one,
 #: in bfloat16. On a CPU it is up to 1.9 % if the fused products round once less.
@@ -29,6 +29,16 @@ GRADIENT_TOLERANCE = 5e-2
 FEW = 4
 #: s of sampling, all rounds together: the fused step alone, and both in turn.
 BUDGET, TURNS_BUDGET = 1.5, 3.0
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A training step.  memory: the most that it allocates, B, without what others had allocated
+    before; None on a CPU."""
+
+    trainer: Trainer
+    step: Callable[[], None]
+    memory: int | None
 
 
 def measure(
@@ -44,20 +54,21 @@ def measure(
     with skip_if_too_large(bench, job):
         check_gradients(bench, job)
         # the first one's loss in float32 is the reference of both: `trained` computes it once
-        plain, _ = prepared(bench, job, fused=False)
-        step, memory = prepared(bench, job, fused=True)
+        plain, fused = (prepared(bench, job, fused=each) for each in (False, True))
         bench.work(flop=job.flop, dtype=precision(bench))
         bench.progress("timing", 0.6)
-        time = bench.time(step, budget=BUDGET)
-        both = {"plain": lambda: plain, "fused": lambda: step}
+        time = bench.time(fused.step, budget=BUDGET)
+        both = {"plain": lambda: plain.step, "fused": lambda: fused.step}
         speedup = bench.time_alternately(both, budget=TURNS_BUDGET).ratio("plain", "fused")
-        energy = bench.energy(step)
+        energy = bench.energy(fused.step)
+    for each in (plain, fused):
+        check_finite(bench, each.trainer)
     return {
         "time": time,
         "rate": job.tokens / time,
         "speedup": speedup,
         "mfu": utilisation(bench, job, time),
-        "memory": memory,
+        "memory": fused.memory,
         "energy": energy / job.tokens if energy else None,
     }
 
@@ -92,9 +103,8 @@ def built(bench: Bench, job: Job, *, fused: bool) -> Gpt:
     return model
 
 
-def prepared(bench: Bench, job: Job, *, fused: bool) -> tuple[Callable[[], None], int | None]:
-    """A step, compiled and checked as `lm_training` does, and the most memory that it allocates, B;
-    what was allocated before does not count."""
+def prepared(bench: Bench, job: Job, *, fused: bool) -> Prepared:
+    """The step, compiled and checked as `lm_training` does."""
     import torch
 
     from hpml_plugins.plugins.language_models import gpt
@@ -107,8 +117,7 @@ def prepared(bench: Bench, job: Job, *, fused: bool) -> tuple[Callable[[], None]
         trainer.compile_whole()
     text = gpt.random_text(job.shape, job.batch, job.length, bench.device, bench.seed)
     step, memory = trained(bench, trainer, model, text)
-    check_finite(bench, trainer)
-    return step, memory - held if memory is not None else None
+    return Prepared(trainer, step, memory - held if memory is not None else None)
 
 
 TRAINING_FUSED = replace(
