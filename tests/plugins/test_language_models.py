@@ -3,6 +3,7 @@ benchmarks in small on the CPU."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,8 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from older_torch import skip_without_row_scales
-from support import in_a_child
+from older_torch import is_older, skip_without_row_scales
+from support import ROOT, in_a_child
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Node, Rank, Record, Requires
@@ -35,6 +36,7 @@ from hpml_plugins.plugins.language_models import (
     server,
     serving,
     shapes,
+    sharing,
     text,
     time_to_loss,
     training,
@@ -363,25 +365,28 @@ def shared_by_a_sum_of_ours(rank: Rank) -> dict[str, Any]:
     """How far the ranks' logits are from those of one, and the graphs that were compiled."""
     from torch import distributed as dist
     from torch._dynamo.utils import counters
+    from torch.nn.functional import rms_norm
 
-    def add_up(x: Any) -> Any:
-        summed = x.clone()
+    def add_up(partial: Any, x: Any, weight: Any) -> tuple[Any, Any]:
+        summed = partial.clone()
         dist.all_reduce(summed)
-        return summed
+        return x + summed, rms_norm(x + summed, weight.shape, weight, llama.EPSILON)
 
     shape = replace(LLAMA["tiny"], layers=12)
     decoder = llama.Llama(shape, 16, "float32", "cpu", seed=0)
+    for name, weights in decoder.named_parameters():
+        if "norm" in name:  # each another, so that a mix-up shows
+            torch.nn.init.normal_(weights, 1.0, 0.2)
     step = inference.DecodeStep(decoder, 2, seed=0)
     wanted = step()[0].clone()
-    parallel.share_layers(decoder, rank, add_up)
-    parallel.keep_heads(step, rank)
+    sharing.share(step, rank, add_up)
     found = step()[0].clone()
     counters.clear()
     decoder.compile_parts({}, "aot_eager")
     return {
         "error": inference.relative_error(found, wanted),
         "compiled": inference.relative_error(step()[0], wanted),
-        "unlike": peers.find_sum(rank, wanted) is not None,
+        "unlike": peers.find_sum(rank, wanted)[1],
         "graphs": counters["stats"]["unique_graphs"],
     }
 
@@ -423,13 +428,46 @@ def test_peers_are_cards_of_one_node_that_reach_each_other(
     assert asked in ([], [(1, 0)])
 
 
+def test_the_kernel_of_peers_adds_up_sends_and_normalises() -> None:
+    pytest.importorskip("triton")
+    done = subprocess.run(
+        [sys.executable, "tests/plugins/peer_kernel_numbers.py"],
+        cwd=ROOT,
+        env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    if is_older("triton") and "only 0-dimensional arrays can be converted" in done.stderr:
+        pytest.skip("the interpreter of this Triton fails with this NumPy")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines() == ["2 0 1 16", "2 1 3 24", "4 2 2 10"]
+
+
 def test_the_sum_of_peers_is_one_operation_to_the_compiler() -> None:
+    pytest.importorskip("triton")
     from torch._subclasses import FakeTensorMode
 
+    from hpml_plugins.plugins.language_models.peer_kernel import sum_and_norm
+
     with FakeTensorMode():
-        buffer, x = (torch.empty(2, 1, 8, dtype=torch.bfloat16) for _ in range(2))
-        found = peers.sum_of_peers(buffer, x, "0")
-    assert (found.shape, found.dtype) == (x.shape, x.dtype)
+        partial, x = (torch.empty(2, 1, 8, dtype=torch.bfloat16) for _ in range(2))
+        buffers = torch.empty(2, dtype=torch.int64)
+        found = sum_and_norm(partial, x, x[0, 0], buffers, 0, 1e-5)
+    assert [(each.shape, each.dtype) for each in found] == 2 * [(x.shape, x.dtype)]
+
+
+@pytest.mark.parametrize("missing", ["memory", "access", "pairs"])
+def test_ranks_without_what_the_kernel_needs_add_up_by_nccl(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "reaches_all", lambda rank: missing != "access")
+    monkeypatch.setattr(
+        peers, "allocated", lambda rank, x: None if missing == "memory" else "buffer"
+    )
+    rank: Any = SimpleNamespace(backend="nccl", gather=lambda value: [value, True])
+    dtype = torch.float32 if missing == "pairs" else torch.bfloat16
+    found = peers.find_sum(rank, torch.empty(1, 1, 8, dtype=dtype))
+    assert found == (peers.sum_by_collective, False)
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="no two GPUs")
@@ -451,14 +489,23 @@ def test_two_gpus_add_up_as_one() -> None:
 
 
 def error_of_peers(rank: Rank) -> float:
-    """Of a sum that is captured as a CUDA graph and replayed."""
-    x = torch.full((4, 1, 4096), rank.index + 1.5, dtype=torch.bfloat16, device=rank.device)
-    add_up = peers.find_sum(rank, x)
-    assert add_up
-    replay, found = inference.captured(lambda: add_up(add_up(x)))
-    replay()
+    """The larger one of sums and norms that are captured as a CUDA graph and replayed."""
+    generator = torch.Generator(rank.device).manual_seed(rank.index)
+    own = torch.randn(4, 1, 4096, generator=generator, device=rank.device).bfloat16()
+    weight = torch.linspace(0.5, 2, 4096, dtype=torch.bfloat16, device=rank.device)
+    add_up, of_peers = peers.find_sum(rank, own)
+    assert of_peers
+    zeros = torch.zeros_like(own)
+    replay, found = inference.captured(
+        lambda: add_up(add_up(own, zeros, weight)[0], own, weight)
+    )
+    for _ in range(3):  # both slots
+        replay()
     torch.cuda.synchronize()
-    return inference.relative_error(found, torch.full_like(x, 2 * (1.5 + 2.5)))
+    wanted = peers.sum_by_collective(
+        peers.sum_by_collective(own, zeros, weight)[0], own, weight
+    )
+    return max(map(inference.relative_error, found, wanted))
 
 
 def test_ranks_on_gpus_time_the_compiled_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from hpml_plugins.plugins.language_models.shapes import (
 if TYPE_CHECKING:
     from hpml_plugins.plugins.language_models.inference import DecodeStep
     from hpml_plugins.plugins.language_models.llama import Llama
+    from hpml_plugins.plugins.language_models.peers import SumAndNorm
 
 
 def measure(
@@ -36,9 +37,9 @@ def measure(
     """Time a decode step as `lm_decode` does, on one rank and on all of them.
 
     Tensor parallelism by torch's DTensor: a rank has some heads, their keys and values, and a part
-    of the feed-forward block; each layer has two all-reduces: by torch's one-shot kernel if the
-    GPUs can access each other's memory, else by NCCL. Source: Shoeybi et al., Megatron-LM, arXiv
-    1909.08053, section 3.
+    of the feed-forward block; each layer has two sums over the ranks. If the GPUs can access each
+    other's memory, a sum, the addition and the norm after it are one kernel of ours; else the sum
+    is NCCL's all-reduce. Source: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3.
     """
     shape = find_shape(model, LLAMA)
     if format not in FORMATS:
@@ -59,7 +60,7 @@ def measure(
 def on_rank(
     rank: Rank, shape: Shape, batch: int, context: int, format: str
 ) -> Mapping[str, Any] | None:
-    """The step of all ranks, only its all-reduces, and the step on rank 0 alone."""
+    """The step of all ranks, only its sums, and the step on rank 0 alone."""
     shared = together(rank, shape, batch, context, format)
     if rank.backend == "nccl":
         release_memory()
@@ -78,8 +79,8 @@ def on_rank(
 
 
 def together(rank: Rank, shape: Shape, batch: int, context: int, format: str) -> dict[str, Any]:
-    """The time of a step on all ranks, the time of only its all-reduces, and their kind."""
-    from hpml_plugins.plugins.language_models import inference, llama, peers
+    """The time of a step on all ranks, the time of only its sums, and their kind."""
+    from hpml_plugins.plugins.language_models import inference, llama, peers, sharing
 
     rank.bench.progress("filling weights and cache", 0.0)
     decoder = llama.Llama(shape, context, format, rank.device, rank.bench.seed)
@@ -87,15 +88,14 @@ def together(rank: Rank, shape: Shape, batch: int, context: int, format: str) ->
     step.read_prompt()
     whole, wanted = step.whole(), step()[0].clone()
     x = decoder.embedding(step.last)
-    add_up = peers.find_sum(rank, x)
-    share_layers(decoder, rank, add_up)
-    keep_heads(step, rank)
+    add_up, of_peers = peers.find_sum(rank, x)
+    sharing.share(step, rank, add_up)
     check_shared(rank.bench, step, whole, wanted, format)
     rank.bench.progress("all together", 0.2)
     time = rank.time(ready(rank.bench, step), budget=BUDGET)
-    additions = addition(x, shape.layers, add_up)
-    communication = rank.time(additions, budget=BUDGET / 2, name="additions alone")
-    return {"time": time, "communication": communication, "peers": float(add_up is not None)}
+    sums = only_sums(x, decoder, add_up)
+    communication = rank.time(sums, budget=BUDGET / 2, name="sums alone")
+    return {"time": time, "communication": communication, "peers": float(of_peers)}
 
 
 def alone(rank: Rank, shape: Shape, batch: int, context: int, format: str) -> Samples:
@@ -124,45 +124,6 @@ def ready(bench: Bench, step: DecodeStep) -> Callable[[], object]:
     return step if bench.device == "cpu" else compiled(bench, step)
 
 
-def share_layers(decoder: Llama, rank: Rank, add_up: Callable[[Any], Any] | None = None) -> None:
-    """Keep this rank's part of every matrix. All ranks have drawn the same weights, so nothing is
-    sent.
-
-    add_up: the sum over the ranks; default: DTensor's.
-    """
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import Partial, Replicate
-    from torch.distributed.tensor.parallel import (
-        ColwiseParallel,
-        RowwiseParallel,
-        parallelize_module,
-    )
-
-    mesh = init_device_mesh(rank.device.partition(":")[0], (rank.count,))
-    plan = {
-        **dict.fromkeys(("qkv", "gate_up"), ColwiseParallel()),
-        **dict.fromkeys(
-            ("out", "down"), RowwiseParallel(output_layouts=Partial() if add_up else Replicate())
-        ),
-    }
-
-    for block in decoder.blocks:
-        parallelize_module(block, mesh, plan, src_data_rank=None)
-        if add_up:
-            for product in (block.out, block.down):
-                product.register_forward_hook(lambda module, given, own: add_up(own))
-    head = {"head": ColwiseParallel(output_layouts=Replicate())}
-    parallelize_module(decoder.ends, mesh, head, src_data_rank=None)
-    decoder.ranks = rank.count
-
-
-def keep_heads(step: DecodeStep, rank: Rank) -> None:
-    """Keep the keys and values of this rank's heads."""
-    for layer, cache in enumerate(step.caches):
-        parts = (each.chunk(rank.count, 2)[rank.index] for each in (cache.keys, cache.values))
-        step.caches[layer] = type(cache)(*(part.contiguous() for part in parts))
-
-
 def check_shared(bench: Bench, step: DecodeStep, whole: Any, wanted: Any, format: str) -> None:
     """Compare the ranks' logits with those of a single rank.
 
@@ -183,19 +144,14 @@ def check_shared(bench: Bench, step: DecodeStep, whole: Any, wanted: Any, format
     )
 
 
-def addition(
-    x: Any, layers: int, add_up: Callable[[Any], Any] | None = None
-) -> Callable[[], object]:
-    """The all-reduces of a step: two of x in each layer; on a GPU as one CUDA graph."""
-    from torch import distributed as dist
-
+def only_sums(x: Any, decoder: Llama, add_up: SumAndNorm) -> Callable[[], object]:
+    """The sums of a step with the norms after them: two of x in each layer; on a GPU as one CUDA
+    graph."""
     from hpml_plugins.plugins.language_models.inference import captured
 
-    call = add_up or dist.all_reduce
-
     def step() -> None:
-        for _ in range(2 * layers):
-            call(x)
+        for block in decoder.blocks:
+            add_up(add_up(x, x, block.weight)[1], x, block.next_weight)
 
     return captured(step)[0] if x.is_cuda else step
 
@@ -212,9 +168,9 @@ PARALLEL = Benchmark(
         Metric("rate", "1/s", "higher", "tokens of all sequences over time"),
         Metric("single", "s", "lower", "of the same step on one GPU"),
         Metric("speedup", "1", "higher", "single over time"),
-        Metric("communication", "s", "lower", "of a step's all-reduces, without anything else"),
+        Metric("communication", "s", "lower", "of a step's sums and the norms after them, alone"),
         Metric("share", "1", "lower", "communication over time"),
-        Metric("peers", "1", None, "1: ranks add up by reading each other's memory; 0: NCCL, gloo"),
+        Metric("peers", "1", None, "1: ranks add up in each other's memory; 0: by NCCL or gloo"),
     ),
     grid={
         "model": ("llama-3-8b",),

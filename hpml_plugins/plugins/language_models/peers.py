@@ -1,4 +1,5 @@
-"""A sum over the ranks of one node, which read each other's GPU memory. Imports torch."""
+"""The sum over the ranks of one node, with the addition and the norm that follow it. Imports
+torch."""
 
 from __future__ import annotations
 
@@ -6,45 +7,58 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import distributed as dist
+from torch.nn.functional import rms_norm
 
 from hpml_plugins import Rank
+from hpml_plugins.plugins.language_models.llama import EPSILON
+
+#: Of (partial, x, weight): x plus the sum of `partial` over the ranks, and its norm by `weight`.
+SumAndNorm = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
-@torch.library.custom_op("hpml_plugins::sum_of_peers", mutates_args=())  # type: ignore[untyped-decorator]
-def sum_of_peers(buffer: torch.Tensor, x: torch.Tensor, group: str) -> torch.Tensor:
-    """x summed over the group by torch's one-shot kernel: it writes x into `buffer`, symmetric
-    memory of x's shape, waits for the others, and sums all buffers.
-
-    A custom operation, because inductor would copy the buffer before torch's own.
-    """
-    found: torch.Tensor = torch.ops.symm_mem.one_shot_all_reduce_copy(buffer, x, "sum", group)
-    return found
-
-
-@sum_of_peers.register_fake  # type: ignore[untyped-decorator]
-def _sum_of_peers(buffer: torch.Tensor, x: torch.Tensor, group: str) -> torch.Tensor:
-    return torch.empty_like(x)
-
-
-def find_sum(rank: Rank, x: Any) -> Callable[[Any], Any] | None:
-    """A function that sums tensors of x's shape and dtype over all ranks; None if a rank cannot
-    access another's memory. All ranks must call it."""
-    if rank.backend != "nccl":
-        return None
-    buffer = allocated(x) if reaches_all(rank) else None
+def find_sum(rank: Rank, x: Any) -> tuple[SumAndNorm, bool]:
+    """A function for tensors of x's shape and dtype, and whether its ranks write into each other's
+    memory; where one cannot, they add up by NCCL or gloo. All ranks must call this."""
+    buffer = None
+    in_pairs = x.element_size() == 2 and x.shape[-1] % 2 == 0
+    if rank.backend == "nccl" and in_pairs and reaches_all(rank):
+        buffer = allocated(rank, x)
     if not all(rank.gather(buffer is not None)):
-        return None
-    from torch import distributed as dist
+        return sum_by_collective, False
+    return sum_of_peers(rank, buffer), True
+
+
+def sum_by_collective(partial: Any, x: Any, weight: Any) -> tuple[Any, Any]:
+    """By an all-reduce of torch.distributed."""
+    from torch.distributed._functional_collectives import all_reduce
+
+    sums = x + all_reduce(partial, "sum", dist.group.WORLD)
+    return sums, rms_norm(sums, weight.shape, weight, EPSILON)
+
+
+def sum_of_peers(rank: Rank, buffer: Any) -> SumAndNorm:
+    """By one kernel, which writes into the others' buffers."""
     from torch.distributed import _symmetric_memory as symmetric
 
-    group = dist.group.WORLD.group_name
-    handle = symmetric.rendezvous(buffer, group)
+    from hpml_plugins.plugins.language_models import peer_kernel
+
+    handle = symmetric.rendezvous(buffer, dist.group.WORLD.group_name)
     rank.bench.check(handle.multicast_ptr == 0, "symmetric memory has a multicast address")
-    return lambda each: sum_of_peers(buffer, each.contiguous(), group)
+    buffers = torch.tensor(handle.buffer_ptrs, dtype=torch.int64, device=buffer.device)
+    rank.barrier()  # no rank writes before all buffers are filled with zeros
+
+    def call(partial: Any, x: Any, weight: Any) -> tuple[Any, Any]:
+        found: tuple[Any, Any] = peer_kernel.sum_and_norm(
+            partial.contiguous(), x, weight, buffers, rank.index, EPSILON
+        )
+        return found
+
+    return call
 
 
 def reaches_all(rank: Rank) -> bool:
-    """Whether all ranks are on this node, and this rank's card can read the others' memory."""
+    """Whether all ranks are on this node, and this rank's card can access the others' memory."""
     count = torch.cuda.device_count()
     return (
         rank.local == rank.index
@@ -57,11 +71,16 @@ def reaches_all(rank: Rank) -> bool:
     )
 
 
-def allocated(x: Any) -> Any:
-    """Symmetric memory like x; None if torch or the driver has none."""
+def allocated(rank: Rank, x: Any) -> Any:
+    """A buffer in symmetric memory for tensors like x, zeros; None if torch or the driver has no
+    such memory."""
     from torch.distributed import _symmetric_memory as symmetric
 
+    from hpml_plugins.plugins.language_models.peer_kernel import buffer_size
+
+    width = x.shape[-1]
+    size = buffer_size(rank.count, x.numel() // width, width)
     try:
-        return symmetric.empty(x.shape, dtype=x.dtype, device=x.device)
+        return symmetric.empty(size, dtype=torch.int64, device=x.device).zero_()
     except RuntimeError:
         return None
