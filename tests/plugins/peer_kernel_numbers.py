@@ -33,7 +33,9 @@ def check(ranks: int, own: int, rows: int, width: int) -> None:
         for peer in range(ranks):
             if peer != own:
                 slots[own][call % 2, peer] = words(partials[peer], call)
-        sums, normed = sum_and_norm(partials[own], x, weight, addresses, own, EPSILON)
+        sums, normed = sum_and_norm(
+            partials[own], x, weight, buffers[own], addresses, own, EPSILON
+        )
 
         # the interpreter cuts bits off where a GPU rounds
         exact = x.double() + partials.double().sum(0)

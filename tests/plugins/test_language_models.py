@@ -452,7 +452,7 @@ def test_the_sum_of_peers_is_one_operation_to_the_compiler() -> None:
     with FakeTensorMode():
         partial, x = (torch.empty(2, 1, 8, dtype=torch.bfloat16) for _ in range(2))
         buffers = torch.empty(2, dtype=torch.int64)
-        found = sum_and_norm(partial, x, x[0, 0], buffers, 0, 1e-5)
+        found = sum_and_norm(partial, x, x[0, 0], buffers, buffers, 0, 1e-5)
     assert [(each.shape, each.dtype) for each in found] == 2 * [(x.shape, x.dtype)]
 
 

@@ -11,6 +11,22 @@ import triton.language as tl
 WARPS = 8
 
 
+@triton.jit
+def _unpacked(pairs):  # type: ignore[no-untyped-def]
+    """Two float32 of two bfloat16 in an int32."""
+    first = (pairs << 16).to(tl.float32, bitcast=True)
+    second = (pairs & -65536).to(tl.float32, bitcast=True)
+    return first, second
+
+
+@triton.jit
+def _packed(first, second):  # type: ignore[no-untyped-def]
+    """Two bfloat16, rounded, in an int32."""
+    low = first.to(tl.bfloat16).to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
+    high = second.to(tl.bfloat16).to(tl.int16, bitcast=True).to(tl.int32)
+    return (high << 16) | low
+
+
 @triton.jit  # type: ignore[untyped-decorator]
 def _sum_and_norm(  # type: ignore[no-untyped-def]
     partial,
@@ -18,8 +34,9 @@ def _sum_and_norm(  # type: ignore[no-untyped-def]
     weight,
     sums,
     normed,
+    buffer,
     buffers,
-    width,
+    half,
     eps,
     OWN: tl.constexpr,
     RANKS: tl.constexpr,
@@ -29,49 +46,50 @@ def _sum_and_norm(  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64)
     rows = tl.num_programs(0)
     pair = tl.arange(0, PAIRS)
-    column = 2 * pair[:, None] + tl.arange(0, 2)[None, :]
-    inside, pair_inside = column < width, pair < width // 2
-    scale = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
+    inside = pair < half
+    place = row * half + pair
+    scale, second_scale = _unpacked(tl.load(weight + pair, mask=inside, other=0))
     if DEPENDENT:
         # This kernel started while the previous one ran, and so does the next one now.
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
 
-    here = tl.load(buffers + OWN).to(tl.pointer_type(tl.int64))
-    slot = rows * (width // 2)
-    count = here + 2 * RANKS * slot + row
-    call = tl.load(count) + 1
-
     # A word is two numbers and the number of the call: who reads it sees whether it has come.
-    numbers = tl.load(partial + row * width + column, mask=inside, other=0.0)
-    first, second = tl.split(numbers.to(tl.int16, bitcast=True).to(tl.int64) & 0xFFFF)
-    words = (call << 32) | (second << 16) | first
-    place = (call & 1) * RANKS * slot + row * (width // 2) + pair
+    slot = rows * half
+    count = buffer + 2 * RANKS * slot + row
+    call = tl.load(count) + 1
+    numbers = tl.load(partial + place, mask=inside, other=0)
+    word = (call << 32) | (numbers.to(tl.int64) & 0xFFFFFFFF)
+    in_slot = (call & 1) * RANKS * slot + place
     for peer in tl.static_range(RANKS):
         if peer != OWN:
-            there = tl.load(buffers + peer).to(tl.pointer_type(tl.int64)) + OWN * slot + place
-            tl.store(there, words, mask=pair_inside, cache_modifier=".wt")
+            # symmetric memory starts at a page
+            there = tl.load(buffers + peer).to(tl.pointer_type(tl.int64))
+            there = tl.multiple_of(there, 16) + OWN * slot + in_slot
+            tl.store(there, word, mask=inside, cache_modifier=".wt")
 
-    total = tl.load(x + row * width + column, mask=inside, other=0.0).to(tl.float32)
+    first, second = _unpacked(tl.load(x + place, mask=inside, other=0))
     for peer in tl.static_range(RANKS):
-        if peer == OWN:
-            total += numbers.to(tl.float32)
-        else:
-            from_peer = here + peer * slot + place
-            got = tl.load(from_peer, mask=pair_inside, other=0, volatile=True)
-            missing = tl.sum((pair_inside & (got >> 32 != call)).to(tl.int32))
+        if peer != OWN:
+            from_peer = buffer + peer * slot + in_slot
+            got = tl.load(from_peer, mask=inside, other=0, volatile=True)
+            missing = tl.sum((inside & (got >> 32 != call)).to(tl.int32))
             while missing > 0:
-                got = tl.load(from_peer, mask=pair_inside, other=0, volatile=True)
-                missing = tl.sum((pair_inside & (got >> 32 != call)).to(tl.int32))
-            bits = tl.join(got & 0xFFFF, (got >> 16) & 0xFFFF).to(tl.int16)
-            total += bits.to(numbers.dtype, bitcast=True).to(tl.float32)
+                got = tl.load(from_peer, mask=inside, other=0, volatile=True)
+                missing = tl.sum((inside & (got >> 32 != call)).to(tl.int32))
+            numbers_of_peer = got.to(tl.int32)
+        else:
+            numbers_of_peer = numbers
+        more, second_more = _unpacked(numbers_of_peer)
+        first += more
+        second += second_more
 
-    rounded = total.to(sums.dtype.element_ty)
-    tl.store(sums + row * width + column, rounded, mask=inside)
-    rounded = rounded.to(tl.float32)
-    factor = tl.rsqrt(tl.sum(rounded * rounded) / width + eps)
-    normal = (rounded * factor * scale).to(normed.dtype.element_ty)
-    tl.store(normed + row * width + column, normal, mask=inside)
+    rounded = _packed(first, second)
+    tl.store(sums + place, rounded, mask=inside)
+    first, second = _unpacked(rounded)
+    factor = tl.rsqrt(tl.sum(first * first + second * second) / (2 * half) + eps)
+    norms = _packed(first * factor * scale, second * factor * second_scale)
+    tl.store(normed + place, norms, mask=inside)
     tl.store(count, call)
 
 
@@ -89,6 +107,7 @@ def sum_and_norm(
     partial: torch.Tensor,
     x: torch.Tensor,
     weight: torch.Tensor,
+    buffer: torch.Tensor,
     buffers: torch.Tensor,
     own: int,
     eps: float,
@@ -100,27 +119,25 @@ def sum_and_norm(
     All ranks must call it in the same order. Nothing tells a rank that another one has failed: the
     time limit of the point ends it.
 
-    partial, x: (…, width), contiguous, of 16-bit numbers.  weight: (width,).  buffers: addresses of
-    all ranks' buffers, (ranks,), int64, on this GPU; the memory itself is no argument, because the
-    compiler would copy what an operation writes.  own: this rank.
+    partial, x: (…, width), contiguous, bfloat16.  weight: (width,).  buffer: this
+    rank's, `buffer_size` words of int64; the operation writes it without saying so, because the
+    compiler would copy it first.  buffers: the addresses of all ranks' buffers, (ranks,), int64, on
+    this GPU.  own: this rank.
     """
     sums, normed = torch.empty_like(x), torch.empty_like(x)
-    width = x.shape[-1]
+    half = x.shape[-1] // 2
     # dependent launch: from compute capability 9
     dependent = x.is_cuda and torch.cuda.get_device_capability(x.device) >= (9, 0)
     options = {"launch_pdl": True} if dependent else {}
-    _sum_and_norm[(x.numel() // width,)](
-        partial,
-        x,
-        weight,
-        sums,
-        normed,
+    _sum_and_norm[(x.numel() // 2 // half,)](
+        *(each.view(torch.int32) for each in (partial, x, weight, sums, normed)),
+        buffer,
         buffers,
-        width,
+        half,
         eps,
         OWN=own,
         RANKS=len(buffers),
-        PAIRS=triton.next_power_of_2(width // 2),
+        PAIRS=triton.next_power_of_2(half),
         DEPENDENT=dependent,
         num_warps=WARPS,
         **options,
@@ -133,6 +150,7 @@ def _like_x(
     partial: torch.Tensor,
     x: torch.Tensor,
     weight: torch.Tensor,
+    buffer: torch.Tensor,
     buffers: torch.Tensor,
     own: int,
     eps: float,

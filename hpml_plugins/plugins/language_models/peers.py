@@ -21,7 +21,7 @@ def find_sum(rank: Rank, x: Any) -> tuple[SumAndNorm, bool]:
     """A function for tensors of x's shape and dtype, and whether its ranks write into each other's
     memory; where one cannot, they add up by NCCL or gloo. All ranks must call this."""
     buffer = None
-    in_pairs = x.element_size() == 2 and x.shape[-1] % 2 == 0
+    in_pairs = x.dtype == torch.bfloat16 and x.shape[-1] % 2 == 0
     if rank.backend == "nccl" and in_pairs and reaches_all(rank):
         buffer = allocated(rank, x)
     if not all(rank.gather(buffer is not None)):
@@ -50,7 +50,7 @@ def sum_of_peers(rank: Rank, buffer: Any) -> SumAndNorm:
 
     def call(partial: Any, x: Any, weight: Any) -> tuple[Any, Any]:
         found: tuple[Any, Any] = peer_kernel.sum_and_norm(
-            partial.contiguous(), x, weight, buffers, rank.index, EPSILON
+            partial.contiguous(), x, weight, buffer, buffers, rank.index, EPSILON
         )
         return found
 
