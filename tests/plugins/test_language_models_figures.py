@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from charted import picture
 from records import a_record
@@ -155,14 +156,24 @@ def test_a_prediction_for_the_gpu_is_not_corrected_by_the_rungs_of_its_nodes_cpu
     ]
 
 
-def test_a_shared_step_is_a_part_of_one_alone_and_the_additions() -> None:
-    values = {"single": 0.006, "communication": 0.001, "time": 0.005}
+def test_a_shared_step_is_a_part_of_one_alone_and_the_sums() -> None:
+    values = {"single": 0.006, "own": 0.003, "communication": 0.001, "time": 0.005}
     shared = [record("lm_decode_parallel", values, ranks=2)]
     (row,) = FIGURES["sharing"].table(shared).rows()
     assert row["predicted"] == pytest.approx(0.004)
+    assert row["low"] <= row["predicted"] <= row["high"]
     assert row["error"] == pytest.approx(-0.2)
     assert (row["allowed"], row["within"]) == (0.15, "no")
-    assert len(picture(FIGURES["sharing"], shared).marks["point"]) == 4
+    assert len(picture(FIGURES["sharing"], shared).marks["point"]) == 5
+
+
+def test_a_shared_step_without_its_own_part_is_not_predicted() -> None:
+    new = record("lm_decode_parallel", {"own": 0.003, "time": 0.005}, ranks=2)
+    metrics = {name: each for name, each in new.metrics.items() if name != "own"}
+    old = msgspec.structs.replace(new, metrics=metrics)
+    first, second = FIGURES["sharing"].table([old, new]).rows()
+    assert (first["own"], first["predicted"], first["within"]) == (None, None, None)
+    assert second["within"] == "no"
 
 
 def test_a_shared_training_step_is_one_alone_and_the_collectives() -> None:

@@ -183,27 +183,28 @@ def _within(error: float | None, allowed: float) -> Row:
 
 
 #: The columns of a prediction of several GPUs' step.
-SHARED = ("single", "communication", "time", "predicted", "low", "high", "error")
+SHARED = ("communication", "time", "predicted", "low", "high", "error")
 SHARED_UNITS = {**dict.fromkeys(SHARED, "s"), "error": "1", "allowed": "1"}
 
 
 def sharing(records: Sequence[Record]) -> Table:
-    """predicted: the time of one alone over the number of ranks, and that of the all-reduces by
-    themselves; low, high: of the ends of their intervals. share: communication over time. within:
-    whether the error is at most allowed.
+    """single: of one alone. own: of all ranks, if none adds what the others have. communication:
+    of the sums by themselves. predicted: both together; low, high: of the ends of their intervals.
+    share: communication over time. within: whether the error is at most allowed.
     """
-    names = ("single", "communication", "time")
+    names = ("single", "own", "communication", "time")
     table = Table.of_records(records, "speedup", "share", intervals=names)
 
     def predicted(row: Row) -> Row:
-        sums = {
-            name: row[f"single{end}"] / row["ranks"] + row[f"communication{end}"]
-            for name, end in (("predicted", ""), ("low", "_low"), ("high", "_high"))
-        }
+        ends = {"predicted": "", "low": "_low", "high": "_high"}
+        if row["own"] is None:  # Records of before the step was timed so
+            return {**dict.fromkeys((*ends, "error")), **_within(None, ALLOWED["decode"])}
+        sums = {name: row[f"own{end}"] + row[f"communication{end}"] for name, end in ends.items()}
         error = sums["predicted"] / row["time"] - 1
         return {**sums, "error": error, **_within(error, ALLOWED["decode"])}
 
-    chosen = ("machine", "batch", "ranks", *SHARED, "allowed", "within", "share", "speedup")
+    point = ("machine", "batch", "ranks", "single", "own")
+    chosen = (*point, *SHARED, "allowed", "within", "share", "speedup")
     return table.extended(predicted, SHARED_UNITS).select(*chosen)
 
 
@@ -237,7 +238,7 @@ def training_sharing(records: Sequence[Record]) -> Table:
     names = ("single", "time")
     table = Table.of_records(own, "share", "speedup", intervals=names, more=communication)
     point = ("machine", "model", "way", "ranks")
-    chosen = (*point, *SHARED, "allowed", "within", "share", "speedup")
+    chosen = (*point, "single", *SHARED, "allowed", "within", "share", "speedup")
     return table.extended(predicted, SHARED_UNITS).select(*chosen).sorted(*point)
 
 
@@ -369,7 +370,7 @@ FIGURES = [
         dot_chart(
             ("machine", "batch {batch}", "{ranks} ranks"),
             STEP_TIMES,
-            parts=("single", "communication", "time", "predicted"),
+            parts=("single", "own", "communication", "time", "predicted"),
         ),
     ),
     Figure(

@@ -79,7 +79,7 @@ def on_rank(
 
 
 def together(rank: Rank, shape: Shape, batch: int, context: int, format: str) -> dict[str, Any]:
-    """The time of a step on all ranks, the time of only its sums, and their kind."""
+    """The time of a step on all ranks, of only its sums, and of the rest; the kind of the sums."""
     from hpml_plugins.plugins.language_models import inference, llama, peers, sharing
 
     rank.bench.progress("filling weights and cache", 0.0)
@@ -95,7 +95,9 @@ def together(rank: Rank, shape: Shape, batch: int, context: int, format: str) ->
     time = rank.time(ready(rank.bench, step), budget=BUDGET)
     sums = only_sums(x, decoder, add_up)
     communication = rank.time(sums, budget=BUDGET / 2, name="sums alone")
-    return {"time": time, "communication": communication, "peers": float(of_peers)}
+    rank.bench.progress("without the others", 0.4)
+    own = rank.time(without_others(rank, step), budget=BUDGET, name="without the others")
+    return {"time": time, "communication": communication, "own": own, "peers": float(of_peers)}
 
 
 def alone(rank: Rank, shape: Shape, batch: int, context: int, format: str) -> Samples:
@@ -122,6 +124,17 @@ def release_memory() -> None:
 def ready(bench: Bench, step: DecodeStep) -> Callable[[], object]:
     """The timed step: on a GPU compiled, one CUDA graph."""
     return step if bench.device == "cpu" else compiled(bench, step)
+
+
+def without_others(rank: Rank, step: DecodeStep) -> Callable[[], object]:
+    """The timed step with sums of this rank's part only. Its logits are not those of the model."""
+    from hpml_plugins.plugins.language_models import peers
+
+    if rank.backend == "nccl":
+        release_memory()
+    for block in step.model.blocks:
+        block.add_up = peers.sum_of_own
+    return ready(rank.bench, step)
 
 
 def check_shared(bench: Bench, step: DecodeStep, whole: Any, wanted: Any, format: str) -> None:
@@ -169,6 +182,7 @@ PARALLEL = Benchmark(
         Metric("single", "s", "lower", "of the same step on one GPU"),
         Metric("speedup", "1", "higher", "single over time"),
         Metric("communication", "s", "lower", "of a step's sums and the norms after them, alone"),
+        Metric("own", "s", "lower", "of the step if no rank adds what the others have"),
         Metric("share", "1", "lower", "communication over time"),
         Metric("peers", "1", None, "1: ranks add up in each other's memory; 0: by NCCL or gloo"),
     ),

@@ -33,7 +33,12 @@ def sum_by_collective(partial: Any, x: Any, weight: Any) -> tuple[Any, Any]:
     """By an all-reduce of torch.distributed."""
     from torch.distributed._functional_collectives import all_reduce
 
-    sums = x + all_reduce(partial, "sum", dist.group.WORLD)
+    return sum_of_own(all_reduce(partial, "sum", dist.group.WORLD), x, weight)
+
+
+def sum_of_own(partial: Any, x: Any, weight: Any) -> tuple[Any, Any]:
+    """Of one rank alone."""
+    sums = x + partial
     return sums, rms_norm(sums, weight.shape, weight, EPSILON)
 
 
