@@ -8,11 +8,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from asv.benchmarks import Benchmarks
+from asv.commands.show import Show
 from asv.environment import get_environments
 
 from hpml_plugins.errors import UsageError, nearest, regular_expression
 from hpml_plugins.git import find_commit, run_git, why_failed
 from hpml_plugins.registry.reader import EVERYTHING
+from hpml_plugins.store import machine_folders
+from hpml_plugins.store.declarations import DECLARATIONS
 from hpml_plugins.store.history import result_files
 
 #: Replaces a closing `$` of a pattern.
@@ -74,6 +78,38 @@ def refuse_unmatched(patterns: Sequence[str], names: Iterable[str]) -> None:
     raise UsageError(
         f"--bench: no benchmark matches {_as_given(patterns)}; {nearest(plain, known)}"
     )
+
+
+def refuse_unshown(conf: Any, args: Any) -> None:
+    """Raise UsageError for a pattern of `asv show --bench` that no benchmark matches, and if none
+    of the benchmarks has a result where it is looked for.
+
+    args.bench: with ends at metrics.
+    """
+    results = Path(conf.results_dir)
+    machines = [folder.name for folder in machine_folders(results)]
+    if args.machine:
+        machines = [each for each in machines if each == args.machine]
+    if not machines or not (results / DECLARATIONS).exists():
+        return  # asv says so
+    patterns = args.bench or []
+    alone = {pattern: Benchmarks.load(conf, regex=pattern) for pattern in patterns}
+    shown = Benchmarks.load(conf, regex=patterns)
+    refuse_unmatched([each for each in patterns if not alone[each]], shown._all_benchmarks)
+    asked_for = list(args.env_spec or ())
+    made = get_environments(conf, asked_for, verbose=False) if asked_for else ()
+    environments = [*asked_for, *(each.name for each in made)] or None
+    for _, result in Show._iter_results(conf, machines, environments, args.commit):
+        if result.get_result_keys(shown):
+            return
+    asked = {
+        "of benchmarks that match": _as_given(patterns),
+        "at commit": args.commit,
+        "on": args.machine,
+        "in environment": " or ".join(asked_for),
+    }
+    where = " ".join(f"{word} {value}" for word, value in asked.items() if value)
+    raise UsageError(f"no results {where}; asv show lists the commits that have some")
 
 
 def refuse_unchosen(patterns: Sequence[str], profile: str) -> NoReturn:

@@ -24,6 +24,7 @@ from typing import Any
 import asv
 from asv import benchmarks, runner, util
 from asv.commands import Command
+from asv.commands.show import Show
 from asv.console import log
 from asv.repo import NoSuchNameError
 from asv.util import ProcessError
@@ -33,6 +34,7 @@ from hpml_plugins.asv.arguments import (
     refuse_unchosen,
     refuse_unknown,
     refuse_unmatched,
+    refuse_unshown,
 )
 from hpml_plugins.asv.configuration import NO_REPOSITORY, find_history
 from hpml_plugins.asv.driver import Driver
@@ -108,6 +110,8 @@ def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -
         refuse_unknown(cls.__name__, conf, args)
         if patterns := getattr(args, "bench", None):
             args.bench = end_at_metrics(patterns)
+        if cls is Show:
+            refuse_unshown(conf, args)
         return _run_command(original, cls, conf, args, options)
     except KeyboardInterrupt:
         log.flush()

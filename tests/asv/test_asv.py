@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from asv_project import Project
+from repositories import git
 
 from hpml_plugins.model.record import Record
 from hpml_plugins.run import MEASURED_NOTHING
@@ -218,6 +219,31 @@ def test_show_compare_and_publish_work_as_they_are(ran: Project) -> None:
     done = ran.asv("publish")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (ran.path / "html" / "index.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--bench", "tyo"], "--bench: no benchmark matches 'tyo'; did you mean 'toy'?"),
+        (["--bench", "^toy$", "--bench", "x", "main"], "--bench: no benchmark matches 'x'"),
+        (["COMMIT"], "no results at commit COMMIT; asv show lists the commits that have"),
+        (["--durations", "COMMIT"], "no results at commit COMMIT"),
+        (
+            ["--bench", "^toy$", "-E", "node", "COMMIT"],
+            "no results of benchmarks that match '^toy$' at commit COMMIT in environment node",
+        ),
+    ],
+)
+def test_show_says_what_it_does_not_find(ran: Project, words: list[str], said: str) -> None:
+    commit = git(ran.path, "commit-tree", "main^{tree}", "-p", "main", "-m", "not measured")
+    done = ran.asv("show", *(word.replace("COMMIT", commit) for word in words))
+    assert done.returncode == 2 and done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"hpml: {said}".replace("COMMIT", commit))
+
+
+def test_show_finds_the_environment_of_a_type(ran: Project) -> None:
+    assert "faulty.track_time" in ran.asv("show", "-E", "node", "main").stdout
 
 
 def test_a_quick_run_keeps_what_a_full_one_found(ran: Project) -> None:
