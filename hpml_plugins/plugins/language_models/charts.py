@@ -189,8 +189,9 @@ SHARED_UNITS = {**dict.fromkeys(SHARED, "s"), "error": "1", "allowed": "1"}
 
 def sharing(records: Sequence[Record]) -> Table:
     """single: of one alone. own: of all ranks, if none adds what the others have. communication:
-    of the sums by themselves. predicted: both together; low, high: of the ends of their intervals.
-    share: communication over time. within: whether the error is at most allowed.
+    of the sums and the norms after them, alone. predicted: both together, with the norms twice;
+    low, high: of the ends of their intervals. share: communication over time. within: whether the
+    error is at most allowed.
     """
     names = ("single", "own", "communication", "time")
     table = Table.of_records(records, "speedup", "share", intervals=names)

@@ -119,10 +119,10 @@ def sum_and_norm(
     All ranks must call it in the same order. Nothing tells a rank that another one has failed: the
     time limit of the point ends it.
 
-    partial, x: (…, width), contiguous, bfloat16.  weight: (width,).  buffer: this
-    rank's, `buffer_size` words of int64; the operation writes it without saying so, because the
-    compiler would copy it first.  buffers: the addresses of all ranks' buffers, (ranks,), int64, on
-    this GPU.  own: this rank.
+    partial, x: (…, width), contiguous, bfloat16.  weight: (width,).  buffer: this rank's,
+    `buffer_size` words of int64; the operation writes it without saying so, because the compiler
+    would copy it first.  buffers: the addresses of all ranks' buffers, (ranks,), int64, on this
+    GPU.  own: this rank.
     """
     sums, normed = torch.empty_like(x), torch.empty_like(x)
     half = x.shape[-1] // 2
