@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hpml_plugins.analysis.sides import BOOST
-from hpml_plugins.analysis.verdicts import Difference
 from hpml_plugins.model import formatting
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.report.site.changes import Judged, Shift
 from hpml_plugins.report.site.matrix import TaskRow, TypeColumn
-from hpml_plugins.report.site.tasks import SPREAD_UNKNOWN
+from hpml_plugins.report.site.tasks import OTHER_CODE, SPREAD_UNKNOWN, RowDifference
 
 #: The most regressions that are listed.
 MOST_SHIFTS = 2
@@ -34,7 +33,7 @@ def which_gpu(
     rows: Sequence[TaskRow],
     names: Sequence[str],
     pair: tuple[int, int] | None,
-    verdicts: Mapping[int, Difference],
+    verdicts: Mapping[int, RowDifference],
 ) -> Answer:
     """Whether one of two types is faster, where, and by how much at least.
 
@@ -76,6 +75,8 @@ def which_gpu(
         rest.append(f"Not decided in {bounded}: the table gives the bounds.")
     if silent:
         rest.append(f"No verdict on {silent}.")
+    if unlike := sum(found.compared == OTHER_CODE for found in verdicts.values()):
+        rest.append(f"{OTHER_CODE.capitalize()} in {unlike}.")
     return Answer(question, strong, " ".join(rest))
 
 
@@ -94,8 +95,8 @@ def _why_no_pair(rows: Sequence[TaskRow], names: Sequence[str]) -> tuple[str, st
 
 
 def _strongest(
-    rows: Sequence[TaskRow], verdicts: Mapping[int, Difference], verdict: str
-) -> list[tuple[str, Difference]]:
+    rows: Sequence[TaskRow], verdicts: Mapping[int, RowDifference], verdict: str
+) -> list[tuple[str, RowDifference]]:
     """The rows with this verdict, the one with the largest bound first."""
     found = [
         (rows[number].task, each)
@@ -103,7 +104,7 @@ def _strongest(
         if each.verdict == verdict
     ]
 
-    def certain(item: tuple[str, Difference]) -> float:
+    def certain(item: tuple[str, RowDifference]) -> float:
         ratio = item[1].least or item[1].ratio or 1.0
         return max(ratio, 1 / ratio)
 
@@ -143,7 +144,7 @@ def answer_of_workload(
     row: TaskRow,
     columns: Sequence[TypeColumn],
     base: int,
-    verdicts: Mapping[int, Difference],
+    verdicts: Mapping[int, RowDifference],
 ) -> tuple[str, str]:
     """The value of each type in a row, as a sentence; and how the types compare, or why they do
     not.
@@ -176,21 +177,22 @@ def answer_of_workload(
     return strong, f"{'; '.join(compared[:MOST_TYPES])}."
 
 
-def _distance(found: Difference) -> float:
+def _distance(found: RowDifference) -> float:
     """Sort key: verdicts first, the largest ratio first."""
     ratio = found.ratio or 1.0
     return -max(ratio, 1 / ratio) if found.verdict in ("BETTER", "WORSE") else 0.0
 
 
-def _in_words(found: Difference, base: str) -> str:
-    """`faster than NVIDIA H100 ×1: at least 1.37×`."""
+def _in_words(found: RowDifference, base: str) -> str:
+    """`better than NVIDIA H100 ×1 (at least 1.37×)`, and which code was compared, if that is not
+    the newest of both."""
     words = {
         "BETTER": "better than",
         "WORSE": "worse than",
         "SAME": "the same as",
         "BOUND": "not decided against",
     }.get(found.verdict, "not compared with")
-    wording = found.full_wording()
+    wording = ", ".join(filter(None, [found.full_wording(), found.compared]))
     return f"{words} {base}" + (f" ({wording})" if wording else "")
 
 

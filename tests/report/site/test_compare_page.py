@@ -38,6 +38,7 @@ from hpml_plugins.analysis.verdicts import Verdict
 from hpml_plugins.registry import TaskEntry
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.answers import (
+    answer_of_workload,
     can_i_trust,
     has_it_slowed,
     how_close,
@@ -440,6 +441,13 @@ def test_a_ratio_of_two_states_of_the_code_says_so(results: Results) -> None:
     assert (found.times, found.compared) == (pytest.approx(2.0), OTHER_CODE)
     fragments = verdict_fragments(rows, {1: {0: found}}, 2.0)
     assert f"<small>{OTHER_CODE}</small>" in fragments[1][0]
+    assert which_gpu(rows, NAMES, (0, 1), {0: found}).rest.endswith(
+        " Different code or software in 1."
+    )
+    columns = matrix_of(results.read()).columns
+    _, rest = answer_of_workload(rows[0], columns, 0, {1: found})
+    assert rest.startswith("NVIDIA H200 ×1 is better than NVIDIA A100 ×2 (at least ")
+    assert rest.endswith(f", {OTHER_CODE}).")
 
 
 def test_the_answer_of_a_workload_compares_also_types_without_the_base_of_its_table(
