@@ -147,12 +147,6 @@ def sum_and_norm(
 
 @sum_and_norm.register_fake  # type: ignore[untyped-decorator]
 def _like_x(
-    partial: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    buffer: torch.Tensor,
-    buffers: torch.Tensor,
-    own: int,
-    eps: float,
+    partial: torch.Tensor, x: torch.Tensor, *_: object
 ) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.empty_like(x), torch.empty_like(x)
