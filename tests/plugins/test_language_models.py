@@ -355,7 +355,7 @@ def test_ranks_that_share_the_layers_agree_with_one_alone(node: Node) -> None:
         "the ranks' logits differ from those of one alone" in c for c in record.checks
     )
     # On busy CPUs reductions timed alone may take longer than the step that holds them.
-    assert record.metrics["communication"].median > 0
+    assert record.metrics["sums"].median > 0
     assert record.metrics["own"].median > 0
     assert record.metrics["speedup"].median == pytest.approx(
         record.metrics["single"].median / record.metrics["time"].median, rel=0.1

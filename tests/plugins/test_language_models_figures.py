@@ -157,7 +157,7 @@ def test_a_prediction_for_the_gpu_is_not_corrected_by_the_rungs_of_its_nodes_cpu
 
 
 def test_a_shared_step_is_a_part_of_one_alone_and_the_sums() -> None:
-    values = {"single": 0.006, "own": 0.003, "communication": 0.001, "time": 0.005}
+    values = {"single": 0.006, "own": 0.003, "sums": 0.001, "time": 0.005}
     shared = [record("lm_decode_parallel", values, ranks=2)]
     (row,) = FIGURES["sharing"].table(shared).rows()
     assert row["predicted"] == pytest.approx(0.004)

@@ -183,29 +183,32 @@ def _within(error: float | None, allowed: float) -> Row:
 
 
 #: The columns of a prediction of several GPUs' step.
-SHARED = ("communication", "time", "predicted", "low", "high", "error")
-SHARED_UNITS = {**dict.fromkeys(SHARED, "s"), "error": "1", "allowed": "1"}
+SHARED = ("time", "predicted", "low", "high", "error")
+SHARED_UNITS = {
+    **dict.fromkeys(("communication", *SHARED), "s"),
+    **dict.fromkeys(("error", "allowed"), "1"),
+}
 
 
 def sharing(records: Sequence[Record]) -> Table:
-    """single: of one alone. own: of all ranks, if none adds what the others have. communication:
-    of the sums and the norms after them, alone. predicted: both together, with the norms twice;
-    low, high: of the ends of their intervals. share: communication over time. within: whether the
-    error is at most allowed.
+    """single: of one alone. own: of all ranks, if none adds what the others have. sums: over the
+    ranks, and the norms after them, alone. predicted: own and sums, with the norms twice; low,
+    high: of the ends of their intervals. sums_share: sums over time. within: whether the error is
+    at most allowed.
     """
-    names = ("single", "own", "communication", "time")
-    table = Table.of_records(records, "speedup", "share", intervals=names)
+    names = ("single", "own", "sums", "time")
+    table = Table.of_records(records, "speedup", "sums_share", intervals=names)
 
     def predicted(row: Row) -> Row:
         ends = {"predicted": "", "low": "_low", "high": "_high"}
-        if row["own"] is None:  # Records of before the step was timed so
+        if row["own"] is None or row["sums"] is None:  # Records of before they were timed
             return {**dict.fromkeys((*ends, "error")), **_within(None, ALLOWED["decode"])}
-        sums = {name: row[f"own{end}"] + row[f"communication{end}"] for name, end in ends.items()}
-        error = sums["predicted"] / row["time"] - 1
-        return {**sums, "error": error, **_within(error, ALLOWED["decode"])}
+        both = {name: row[f"own{end}"] + row[f"sums{end}"] for name, end in ends.items()}
+        error = both["predicted"] / row["time"] - 1
+        return {**both, "error": error, **_within(error, ALLOWED["decode"])}
 
-    point = ("machine", "batch", "ranks", "single", "own")
-    chosen = (*point, *SHARED, "allowed", "within", "share", "speedup")
+    point = ("machine", "batch", "ranks", "single", "own", "sums")
+    chosen = (*point, *SHARED, "allowed", "within", "sums_share", "speedup")
     return table.extended(predicted, SHARED_UNITS).select(*chosen)
 
 
@@ -239,7 +242,8 @@ def training_sharing(records: Sequence[Record]) -> Table:
     names = ("single", "time")
     table = Table.of_records(own, "share", "speedup", intervals=names, more=communication)
     point = ("machine", "model", "way", "ranks")
-    chosen = (*point, "single", *SHARED, "allowed", "within", "share", "speedup")
+    parts = ("single", "communication")
+    chosen = (*point, *parts, *SHARED, "allowed", "within", "share", "speedup")
     return table.extended(predicted, SHARED_UNITS).select(*chosen).sorted(*point)
 
 
@@ -371,7 +375,7 @@ FIGURES = [
         dot_chart(
             ("machine", "batch {batch}", "{ranks} ranks"),
             STEP_TIMES,
-            parts=("single", "own", "communication", "time", "predicted"),
+            parts=("single", "own", "sums", "time", "predicted"),
         ),
     ),
     Figure(

@@ -74,7 +74,7 @@ def on_rank(
         "rate": batch / time,
         "single": single,
         "speedup": single.median / time,
-        "share": shared["communication"].median / time.median,
+        "sums_share": shared["sums"].median / time.median,
     }
 
 
@@ -93,11 +93,10 @@ def together(rank: Rank, shape: Shape, batch: int, context: int, format: str) ->
     check_shared(rank.bench, step, whole, wanted, format)
     rank.bench.progress("all together", 0.2)
     time = rank.time(ready(rank.bench, step), budget=BUDGET)
-    sums = only_sums(x, decoder, add_up)
-    communication = rank.time(sums, budget=BUDGET / 2, name="sums alone")
+    sums = rank.time(only_sums(x, decoder, add_up), budget=BUDGET / 2, name="sums alone")
     rank.bench.progress("without the others", 0.4)
     own = rank.time(without_others(rank, step), budget=BUDGET, name="without the others")
-    return {"time": time, "communication": communication, "own": own, "peers": float(of_peers)}
+    return {"time": time, "sums": sums, "own": own, "peers": float(of_peers)}
 
 
 def alone(rank: Rank, shape: Shape, batch: int, context: int, format: str) -> Samples:
@@ -181,9 +180,9 @@ PARALLEL = Benchmark(
         Metric("rate", "1/s", "higher", "tokens of all sequences over time"),
         Metric("single", "s", "lower", "of the same step on one GPU"),
         Metric("speedup", "1", "higher", "single over time"),
-        Metric("communication", "s", "lower", "of a step's sums and the norms after them, alone"),
+        Metric("sums", "s", "lower", "of a step's sums and the norms after them, alone"),
         Metric("own", "s", "lower", "of the step if no rank adds what the others have"),
-        Metric("share", "1", "lower", "communication over time"),
+        Metric("sums_share", "1", "lower", "sums over time"),
         Metric("peers", "1", None, "1: ranks add up in each other's memory; 0: by NCCL or gloo"),
     ),
     grid={
