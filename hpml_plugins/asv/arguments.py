@@ -66,6 +66,17 @@ def end_at_metrics(patterns: list[str]) -> list[str]:
     ]
 
 
+def select_each(patterns: Sequence[str], found: Benchmarks) -> dict[str, Benchmarks]:
+    """What each pattern of --bench selects alone. Raises UsageError for those that select nothing.
+
+    found: has all benchmarks, selected or not.
+    """
+    every = found._all_benchmarks
+    alone = {each: Benchmarks(found._conf, every.values(), each) for each in patterns}
+    refuse_unmatched([each for each in patterns if not alone[each]], every)
+    return alone
+
+
 def refuse_unmatched(patterns: Sequence[str], names: Iterable[str]) -> None:
     """Raise UsageError for patterns of --bench that no benchmark matches, if there are any.
 
@@ -93,9 +104,8 @@ def refuse_unshown(conf: Any, args: Any) -> None:
     if not machines or not (results / DECLARATIONS).exists():
         return  # asv says so
     patterns = args.bench or []
-    alone = {pattern: Benchmarks.load(conf, regex=pattern) for pattern in patterns}
     shown = Benchmarks.load(conf, regex=patterns)
-    refuse_unmatched([each for each in patterns if not alone[each]], shown._all_benchmarks)
+    select_each(patterns, shown)
     asked_for = list(args.env_spec or ())
     made = get_environments(conf, asked_for, verbose=False) if asked_for else ()
     environments = [*asked_for, *(each.name for each in made)] or None

@@ -35,6 +35,7 @@ from hpml_plugins.asv.arguments import (
     refuse_unknown,
     refuse_unmatched,
     refuse_unshown,
+    select_each,
 )
 from hpml_plugins.asv.configuration import NO_REPOSITORY, find_history
 from hpml_plugins.asv.driver import Driver
@@ -308,12 +309,7 @@ def refuse_unmeasured(
     select some."""
     if len(patterns) < 2:
         return
-    every = found._all_benchmarks
-    alone = {
-        pattern: benchmarks.Benchmarks(found._conf, every.values(), pattern)
-        for pattern in patterns
-    }
-    refuse_unmatched([each for each in patterns if not alone[each]], every)
+    alone = select_each(patterns, found)
     for selected in alone.values():
         narrow(selected, prepared.suite.benchmarks)
     if unchosen := [each for each in patterns if not alone[each]]:

@@ -362,16 +362,9 @@ def test_ranks_that_share_the_layers_agree_with_one_alone(node: Node) -> None:
     )
 
 
-def shared_by_a_sum_of_ours(rank: Rank) -> dict[str, Any]:
+def shared(rank: Rank) -> dict[str, Any]:
     """How far the ranks' logits are from those of one, and the graphs that were compiled."""
-    from torch import distributed as dist
     from torch._dynamo.utils import counters
-    from torch.nn.functional import rms_norm
-
-    def add_up(partial: Any, x: Any, weight: Any) -> tuple[Any, Any]:
-        summed = partial.clone()
-        dist.all_reduce(summed)
-        return x + summed, rms_norm(x + summed, weight.shape, weight, llama.EPSILON)
 
     shape = replace(LLAMA["tiny"], layers=12)
     decoder = llama.Llama(shape, 16, "float32", "cpu", seed=0)
@@ -380,6 +373,7 @@ def shared_by_a_sum_of_ours(rank: Rank) -> dict[str, Any]:
             torch.nn.init.normal_(weights, 1.0, 0.2)
     step = inference.DecodeStep(decoder, 2, seed=0)
     wanted = step()[0].clone()
+    add_up = peers.find_sum(rank, wanted)
     sharing.share(step, rank, add_up)
     found = step()[0].clone()
     counters.clear()
@@ -387,14 +381,16 @@ def shared_by_a_sum_of_ours(rank: Rank) -> dict[str, Any]:
     return {
         "error": inference.relative_error(found, wanted),
         "compiled": inference.relative_error(step()[0], wanted),
-        "unlike": peers.find_sum(rank, wanted)[1],
+        "unlike": add_up is not peers.sum_by_collective,
         "graphs": counters["stats"]["unique_graphs"],
     }
 
 
-def test_ranks_add_up_by_what_they_are_given(node: Node) -> None:
+def test_shared_layers_agree_with_those_of_one_rank_and_are_compiled_once(
+    node: Node,
+) -> None:
     def measure(bench: Bench) -> Any:
-        (found, _) = bench.ranks(shared_by_a_sum_of_ours, 2)
+        (found, _) = bench.ranks(shared, 2)
         return {name: float(value) for name, value in found.items()}
 
     names = ("error", "compiled", "unlike", "graphs")
@@ -468,7 +464,7 @@ def test_ranks_without_what_the_kernel_needs_add_up_by_nccl(
     rank: Any = SimpleNamespace(backend="nccl", gather=lambda value: [value, True])
     dtype = torch.float32 if missing == "pairs" else torch.bfloat16
     found = peers.find_sum(rank, torch.empty(1, 1, 8, dtype=dtype))
-    assert found == (peers.sum_by_collective, False)
+    assert found is peers.sum_by_collective
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="no two GPUs")
@@ -494,8 +490,8 @@ def error_of_peers(rank: Rank) -> float:
     generator = torch.Generator(rank.device).manual_seed(rank.index)
     own = torch.randn(4, 1, 4096, generator=generator, device=rank.device).bfloat16()
     weight = torch.linspace(0.5, 2, 4096, dtype=torch.bfloat16, device=rank.device)
-    add_up, of_peers = peers.find_sum(rank, own)
-    assert of_peers
+    add_up = peers.find_sum(rank, own)
+    assert add_up is not peers.sum_by_collective
     zeros = torch.zeros_like(own)
     replay, found = inference.captured(
         lambda: add_up(add_up(own, zeros, weight)[0], own, weight)

@@ -88,7 +88,7 @@ def together(rank: Rank, shape: Shape, batch: int, context: int, format: str) ->
     step.read_prompt()
     whole, wanted = step.whole(), step()[0].clone()
     x = decoder.embedding(step.last)
-    add_up, of_peers = peers.find_sum(rank, x)
+    add_up = peers.find_sum(rank, x)
     sharing.share(step, rank, add_up)
     check_shared(rank.bench, step, whole, wanted, format)
     rank.bench.progress("all together", 0.2)
@@ -96,7 +96,8 @@ def together(rank: Rank, shape: Shape, batch: int, context: int, format: str) ->
     sums = rank.time(only_sums(x, decoder, add_up), budget=BUDGET / 2, name="sums alone")
     rank.bench.progress("without the others", 0.4)
     own = rank.time(without_others(rank, step), budget=BUDGET, name="without the others")
-    return {"time": time, "sums": sums, "own": own, "peers": float(of_peers)}
+    of_peers = float(add_up is not peers.sum_by_collective)
+    return {"time": time, "sums": sums, "own": own, "peers": of_peers}
 
 
 def alone(rank: Rank, shape: Shape, batch: int, context: int, format: str) -> Samples:

@@ -17,20 +17,20 @@ from hpml_plugins.plugins.language_models.llama import EPSILON
 SumAndNorm = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
-def find_sum(rank: Rank, x: Any) -> tuple[SumAndNorm, bool]:
-    """A function for tensors of x's shape and dtype, and whether its ranks write into each other's
-    memory; where one cannot, they add up by NCCL or gloo. All ranks must call this."""
+def find_sum(rank: Rank, x: Any) -> SumAndNorm:
+    """A function for tensors of x's shape and dtype, by which ranks write into each other's memory;
+    where one of them cannot, `sum_by_collective`. All ranks must call this."""
     buffer = None
     in_pairs = x.dtype == torch.bfloat16 and x.shape[-1] % 2 == 0
     if rank.backend == "nccl" and in_pairs and reaches_all(rank):
         buffer = allocated(rank, x)
     if not all(rank.gather(buffer is not None)):
-        return sum_by_collective, False
-    return sum_of_peers(rank, buffer), True
+        return sum_by_collective
+    return sum_of_peers(rank, buffer)
 
 
 def sum_by_collective(partial: Any, x: Any, weight: Any) -> tuple[Any, Any]:
-    """By an all-reduce of torch.distributed."""
+    """By an all-reduce of NCCL or gloo."""
     from torch.distributed._functional_collectives import all_reduce
 
     return sum_of_own(all_reduce(partial, "sum", dist.group.WORLD), x, weight)
