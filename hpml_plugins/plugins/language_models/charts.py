@@ -191,7 +191,7 @@ SHARED_UNITS = {
 
 
 def sharing(records: Sequence[Record]) -> Table:
-    """single: of one alone. own: of all ranks, if none adds what the others have. sums: over the
+    """single: of one alone. own: of all ranks, if each adds up only its own part. sums: over the
     ranks, and the norms after them, alone. predicted: own and sums, with the norms twice; low,
     high: of the ends of their intervals. sums_share: sums over time. within: whether the error is
     at most allowed.

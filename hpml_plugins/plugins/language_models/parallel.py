@@ -182,7 +182,7 @@ PARALLEL = Benchmark(
         Metric("single", "s", "lower", "of the same step on one GPU"),
         Metric("speedup", "1", "higher", "single over time"),
         Metric("sums", "s", "lower", "of a step's sums and the norms after them, alone"),
-        Metric("own", "s", "lower", "of the step if no rank adds what the others have"),
+        Metric("own", "s", "lower", "of the step if each rank adds up only its own part"),
         Metric("sums_share", "1", "lower", "sums over time"),
         Metric("peers", "1", None, "1: ranks add up in each other's memory; 0: by NCCL or gloo"),
     ),
