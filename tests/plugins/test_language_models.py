@@ -26,6 +26,7 @@ from hpml_plugins.node.detect import detect_node
 from hpml_plugins.plugins.language_models import (
     decoding,
     fused,
+    fused_decoding,
     gelu,
     gpt,
     inference,
@@ -425,10 +426,11 @@ def test_peers_are_cards_of_one_node_that_reach_each_other(
     assert asked in ([], [(1, 0)])
 
 
-def test_the_kernel_of_peers_adds_up_sends_and_normalises() -> None:
+def interpreted(script: str) -> list[str]:
+    """The lines that a script prints in Triton's interpreter."""
     pytest.importorskip("triton")
     done = subprocess.run(
-        [sys.executable, "tests/plugins/peer_kernel_numbers.py"],
+        [sys.executable, f"tests/plugins/{script}"],
         cwd=ROOT,
         env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -437,7 +439,33 @@ def test_the_kernel_of_peers_adds_up_sends_and_normalises() -> None:
     if is_older("triton") and "only 0-dimensional arrays can be converted" in done.stderr:
         pytest.skip("the interpreter of this Triton fails with this NumPy")
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.splitlines() == ["2 0 1 16", "2 1 3 24", "4 2 2 10"]
+    return done.stdout.splitlines()
+
+
+def test_the_kernel_of_peers_adds_up_sends_and_normalises() -> None:
+    assert interpreted("peer_kernel_numbers.py") == ["2 0 1 16", "2 1 3 24", "4 2 2 10"]
+
+
+def test_the_kernels_of_one_sequence_agree_with_the_step() -> None:
+    lines = interpreted("token_kernels_numbers.py")
+    assert [line.split()[0] for line in lines[:-1]] == (
+        5 * ["product"] + 3 * ["step"] + ["likeliest", "ranks"]
+    )
+    assert lines[-1] == "time rate speedup"
+
+
+def test_the_kernels_of_one_sequence_are_for_one_in_bfloat16(node: Node) -> None:
+    for batch, format in ((2, "bfloat16"), (1, "int8")):
+        with pytest.raises(
+            HpmlError, match="the kernels are for one sequence in bfloat16; use"
+        ):
+            fused_decoding.measure(
+                Bench(node, {}, plan=SHORT),
+                model="tiny",
+                batch=batch,
+                context=4,
+                format=format,
+            )
 
 
 def test_the_sum_of_peers_is_one_operation_to_the_compiler() -> None:
@@ -505,12 +533,21 @@ def error_of_peers(rank: Rank) -> float:
     return max(map(inference.relative_error, found, wanted))
 
 
-def test_ranks_on_gpus_time_the_compiled_step(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("device", "batch", "dtype", "wanted"),
+    [
+        ("cuda:1", 64, torch.bfloat16, "compiled"),
+        ("cuda:1", 1, torch.float32, "compiled"),
+        ("cpu", 1, torch.bfloat16, "as it is"),
+    ],
+)
+def test_ranks_on_gpus_time_the_compiled_step_of_several_sequences(
+    device: str, batch: int, dtype: Any, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(parallel, "compiled", lambda bench, step: "compiled")
-    for device, wanted in (("cuda:1", "compiled"), ("cpu", "as it is")):
-        bench: Any = SimpleNamespace(device=device)
-        step: Any = "as it is"
-        assert parallel.ready(bench, step) == wanted
+    bench: Any = SimpleNamespace(device=device)
+    step: Any = SimpleNamespace(last=range(batch), model=SimpleNamespace(dtype=dtype))
+    assert parallel.ready(bench, step) == (step if wanted == "as it is" else wanted)
 
 
 def test_more_ranks_than_heads_of_keys_are_refused(node: Node) -> None:

@@ -11,6 +11,7 @@ from hpml_plugins.plugins.language_models.decoding import DECODE, DECODE_CPU
 from hpml_plugins.plugins.language_models.engines import SERVING_ENGINES
 from hpml_plugins.plugins.language_models.explanation import EXPLAINED, EXPLAINED_CPU
 from hpml_plugins.plugins.language_models.fused import TRAINING_FUSED
+from hpml_plugins.plugins.language_models.fused_decoding import DECODE_FUSED
 from hpml_plugins.plugins.language_models.launches import LAUNCHES, LAUNCHES_CPU
 from hpml_plugins.plugins.language_models.parallel import PARALLEL, PARALLEL_CPU
 from hpml_plugins.plugins.language_models.prefill import PREFILL, PREFILL_CPU
@@ -28,7 +29,7 @@ from hpml_plugins.plugins.language_models.training import (
 def hpml_benchmarks() -> list[Benchmark]:
     """Benchmarks on GPUs, and of tiny models on the CPU."""
     on_gpus = [TRAINING, DECODE, PREFILL, RANKS, PARALLEL, SERVING, EXPLAINED, TIME_TO_LOSS]
-    beside = [TRAINING_FUSED, LAUNCHES, COMMUNICATION, SERVING_ENGINES]
+    beside = [TRAINING_FUSED, DECODE_FUSED, LAUNCHES, COMMUNICATION, SERVING_ENGINES]
     small = [TRAINING_CPU, DECODE_CPU, PREFILL_CPU, RANKS_CPU, PARALLEL_CPU, SERVING_CPU]
     return [
         *on_gpus,

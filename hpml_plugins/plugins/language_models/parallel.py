@@ -16,6 +16,7 @@ from hpml_plugins.plugins.language_models.decoding import (
     computes,
     fits,
 )
+from hpml_plugins.plugins.language_models.fused_decoding import by_kernels
 from hpml_plugins.plugins.language_models.shapes import (
     LLAMA,
     PRODUCTS,
@@ -39,7 +40,8 @@ def measure(
     Tensor parallelism by torch's DTensor: a rank has some heads, their keys and values, and a part
     of the feed-forward block; each layer has two sums over the ranks. If the GPUs can access each
     other's memory, a sum, the addition and the norm after it are one kernel of ours; else the sum
-    is NCCL's all-reduce. Source: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3.
+    is NCCL's all-reduce. On GPUs one sequence in bfloat16 is decoded as by `lm_decode_fused`, on
+    one rank too. Source: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3.
     """
     shape = find_shape(model, LLAMA)
     if format not in FORMATS:
@@ -92,7 +94,7 @@ def together(rank: Rank, shape: Shape, batch: int, context: int, format: str) ->
     sharing.share(step, rank, add_up)
     check_shared(rank.bench, step, whole, wanted, format)
     rank.bench.progress("all together", 0.2)
-    time = rank.time(ready(rank.bench, step), budget=BUDGET)
+    time = rank.time(ready(rank.bench, step, add_up), budget=BUDGET)
     sums = rank.time(only_sums(x, decoder, add_up), budget=BUDGET / 2, name="sums alone")
     rank.bench.progress("without the others", 0.4)
     own = rank.time(without_others(rank, step), budget=BUDGET, name="without the others")
@@ -121,9 +123,21 @@ def release_memory() -> None:
     torch.cuda.empty_cache()
 
 
-def ready(bench: Bench, step: DecodeStep) -> Callable[[], object]:
-    """The timed step: on a GPU compiled, one CUDA graph."""
-    return step if bench.device == "cpu" else compiled(bench, step)
+def ready(bench: Bench, step: DecodeStep, add_up: SumAndNorm | None = None) -> Callable[[], object]:
+    """The timed step: on a GPU by kernels of ours or compiled, as one CUDA graph.
+
+    add_up: as `share` got it; None for a rank that adds up its own part alone.
+    """
+    import torch
+
+    if bench.device == "cpu":
+        return step
+    if len(step.last) > 1 or step.model.dtype != torch.bfloat16:
+        return compiled(bench, step)
+
+    from hpml_plugins.plugins.language_models.token_step import SharedTokenStep, TokenStep
+
+    return by_kernels(bench, SharedTokenStep(step, add_up) if add_up else TokenStep(step))
 
 
 def without_others(rank: Rank, step: DecodeStep) -> Callable[[], object]:
@@ -197,7 +211,8 @@ PARALLEL = Benchmark(
     timeout=600,
     description=(
         "One decode step of a decoder of Llama 3 8B's shape, shared by several GPUs: tensor"
-        " parallelism by DTensor, compiled, one CUDA graph."
+        " parallelism by DTensor, one CUDA graph. One sequence by the kernels of `lm_decode_fused`,"
+        " several compiled."
     ),
     terms={
         "batch": "sequences",

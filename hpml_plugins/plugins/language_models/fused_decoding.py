@@ -1,0 +1,122 @@
+"""The benchmark `lm_decode_fused`: the decode step of one sequence by kernels of ours, beside the
+compiled step of `lm_decode`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hpml_plugins import Bench, HpmlError, Metric
+from hpml_plugins.plugins.language_models.decoding import (
+    BUDGET,
+    COMPILED_TOLERANCE,
+    DECODE,
+    METRICS,
+    check_step,
+    compiled,
+)
+from hpml_plugins.plugins.language_models.shapes import (
+    LLAMA,
+    PRODUCTS,
+    decode_bytes,
+    decode_flop,
+    find_shape,
+)
+
+if TYPE_CHECKING:
+    from hpml_plugins.plugins.language_models.token_step import TokenStep
+
+#: The format of the matrices, and of the numbers that they multiply.
+FORMAT = "bfloat16"
+#: s of sampling, all rounds together, of both steps in turn.
+TURNS_BUDGET = 2.0
+
+
+def measure(
+    bench: Bench, *, model: str, batch: int, context: int, format: str
+) -> Mapping[str, Any]:
+    """Time the decode step of `lm_decode` for one sequence by five kernels of ours a layer, as one
+    CUDA graph: four products of a matrix and a vector, which include the norms, SwiGLU and the
+    additions, and the attention, which includes the rotary embedding. Each loads its matrix or
+    its cache before the previous kernel has ended.
+
+    `speedup`: the time of the compiled step of `lm_decode` over that of this one, timed in turn in
+    one process. The other metrics are as there.
+    """
+    if (batch, format) != (1, FORMAT):
+        raise HpmlError(f"the kernels are for one sequence in {FORMAT}; use batch 1, {FORMAT}")
+    shape = find_shape(model, LLAMA)
+
+    from hpml_plugins.plugins.language_models import inference, llama, token_step
+
+    bench.progress("filling weights and cache", 0.0)
+    decoder = llama.Llama(shape, context, format, bench.device, bench.seed)
+    step = inference.DecodeStep(decoder, batch, bench.seed)
+    check_step(bench, step, format)
+    # before the other one is compiled: that changes what the step runs
+    fused = by_kernels(bench, token_step.TokenStep(step))
+    bench.progress("compiling the other step", 0.2)
+    plain: Callable[[], object] = step if bench.device == "cpu" else compiled(bench, step)
+    bench.work(
+        flop=decode_flop(shape, batch, context),
+        bytes=decode_bytes(shape, batch, context, format),
+        dtype=PRODUCTS[format],
+    )
+    bench.progress("timing", 0.6)
+    time = bench.time(fused, budget=BUDGET)
+    both = {"plain": lambda: plain, "fused": lambda: fused}
+    speedup = bench.time_alternately(both, budget=TURNS_BUDGET).ratio("plain", "fused")
+    energy = bench.energy(fused)
+    return {
+        "time": time,
+        "rate": batch / time,
+        "speedup": speedup,
+        "energy": energy / batch if energy else None,
+    }
+
+
+def by_kernels(bench: Bench, fused: TokenStep) -> Callable[[], object]:
+    """The step, on a GPU as one CUDA graph, compared with the DecodeStep that it was made of, which
+    is not compiled."""
+    import torch
+
+    from hpml_plugins.plugins.language_models import inference
+
+    wanted = fused.step()[0]
+    replay: Callable[[], object] = fused
+    if bench.device == "cpu":  # in Triton's interpreter
+        logits, tokens = fused()
+    else:
+        replay, (logits, tokens) = inference.captured(fused)
+        logits.zero_()
+        replay()
+        torch.cuda.synchronize()
+    error = inference.relative_error(bench.result(logits), wanted)
+    bench.check(
+        error <= COMPILED_TOLERANCE,
+        f"the logits by our kernels differ from the step's by {error:.1e}",
+    )
+    bench.check(torch.equal(tokens, logits.argmax(-1)), "the token is not the likeliest one")
+    return replay
+
+
+DECODE_FUSED = replace(
+    DECODE,
+    name="lm_decode_fused",
+    measure=measure,
+    metrics=(
+        *(each for each in METRICS if each.name != "error"),
+        Metric("speedup", "1", "higher", "time of the step of `lm_decode` over that of this one"),
+    ),
+    grid={"model": ("llama-3-8b",), "batch": (1,), "context": (2048,), "format": (FORMAT,)},
+    description=(
+        "One decode step of a decoder of Llama 3 8B's shape by five kernels of ours a layer, beside"
+        " the compiled step, on one GPU."
+    ),
+    terms={
+        "batch": "sequences",
+        "context": "tokens in the cache of each sequence",
+        "format": "of the matrices",
+    },
+)

@@ -1,0 +1,337 @@
+"""The kernels of a decode step of one sequence, each as a function over tensors. Imports torch and
+triton: imported on use only.
+
+A kernel loads what no other one writes, a matrix or the cache, before it waits for the previous
+kernel (programmatic dependent launch, from compute capability 9). So the memory stays busy while
+one kernel ends and the next one begins. Tensors are contiguous and bfloat16; sums are in float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from math import e, log2
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from hpml_plugins.plugins.language_models.llama import EPSILON
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _tile(matrix, row, column, rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Rows of a matrix; if BLOCK > 0 every second block of that many rows."""
+    inside = (row < rows)[:, None] & (column < WIDTH)[None, :]
+    if BLOCK > 0:
+        row = row // BLOCK * (2 * BLOCK) + row % BLOCK
+    return tl.load(matrix + row[:, None] * WIDTH + column[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def _floats(x, number, inside):  # type: ignore[no-untyped-def]
+    return tl.load(x + number, mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _rounded(numbers):  # type: ignore[no-untyped-def]
+    return numbers.to(tl.bfloat16).to(tl.float32)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _norm_factor(x, column, eps, WIDTH: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
+    squares = tl.zeros([COLUMNS], tl.float32)
+    for start in tl.static_range(0, WIDTH, COLUMNS):
+        numbers = _floats(x, start + column, start + column < WIDTH)
+        squares += numbers * numbers
+    return tl.rsqrt(tl.sum(squares) / WIDTH + eps)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _product(  # type: ignore[no-untyped-def]
+    x,
+    matrix,
+    norm,
+    added,
+    y,
+    rows,
+    eps,
+    WIDTH: tl.constexpr,
+    GATED: tl.constexpr,
+    NORMED: tl.constexpr,
+    ADDED: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    DEPENDENT: tl.constexpr,
+):
+    """ROWS of y at a time, as sums over tiles of COLUMNS columns. The next tile is loaded while
+    this one is multiplied, the first one before the previous kernel has ended."""
+    if DEPENDENT:
+        tl.extra.cuda.gdc_launch_dependents()
+    column = tl.arange(0, COLUMNS)
+    first = tl.program_id(0) * ROWS
+    stride = tl.num_programs(0) * ROWS
+    row = first + tl.arange(0, ROWS)
+    multiplied = matrix + GATED * WIDTH  # by the gate: its first block follows the gate's
+    tile = _tile(matrix, row, column, rows, WIDTH, GATED)
+    if GATED > 0:
+        gated = _tile(multiplied, row, column, rows, WIDTH, GATED)
+    if DEPENDENT:
+        tl.extra.cuda.gdc_wait()
+
+    factor = 1.0
+    if NORMED:
+        factor = _norm_factor(x, column, eps, WIDTH, COLUMNS)
+    for begin in range(first, rows, stride):
+        row = begin + tl.arange(0, ROWS)
+        sums = tl.zeros([ROWS, COLUMNS], tl.float32)
+        gated_sums = tl.zeros([ROWS, COLUMNS], tl.float32)
+        for start in tl.static_range(0, WIDTH, COLUMNS):
+            inside = start + column < WIDTH
+            numbers = _floats(x, start + column, inside)
+            if NORMED:
+                scale = _floats(norm, start + column, inside)
+                numbers = _rounded(numbers * factor * scale)
+            next_row = row
+            next_column = start + COLUMNS + column
+            if start + COLUMNS >= WIDTH:
+                next_row = row + stride
+                next_column = column
+            next_tile = _tile(matrix, next_row, next_column, rows, WIDTH, GATED)
+            sums += tile.to(tl.float32) * numbers[None, :]
+            tile = next_tile
+            if GATED > 0:
+                next_gated = _tile(multiplied, next_row, next_column, rows, WIDTH, GATED)
+                gated_sums += gated.to(tl.float32) * numbers[None, :]
+                gated = next_gated
+        result = tl.sum(sums, 1)
+        if GATED > 0:
+            gate = _rounded(result)
+            result = _rounded(gate * tl.sigmoid(gate)) * _rounded(tl.sum(gated_sums, 1))
+        if ADDED:
+            result += _floats(added, row, row < rows)
+        tl.store(y + row, result.to(tl.bfloat16), mask=row < rows)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _rotated(heads, row, number, inside, cos, sin, D: tl.constexpr):  # type: ignore[no-untyped-def]
+    """llama.rotate: halves swapped, the sine has the sign of the first half."""
+    numbers = _floats(heads, row * D + number, inside)
+    swapped = _floats(heads, row * D + (number + D // 2) % D, inside)
+    return (numbers * cos + swapped * sin).to(tl.bfloat16)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _attend(  # type: ignore[no-untyped-def]
+    qkv,
+    keys,
+    values,
+    positions,
+    cos,
+    sin,
+    parts,
+    counts,
+    mixed,
+    scale,
+    GROUP: tl.constexpr,
+    QUERIES: tl.constexpr,
+    D: tl.constexpr,
+    TOKENS: tl.constexpr,
+    SPLITS: tl.constexpr,
+    FACTORS: tl.constexpr,
+    DEPENDENT: tl.constexpr,
+):
+    """A program has TOKENS of the cache of one head of keys; the last one of a head to end combines
+    what all of them have found."""
+    if DEPENDENT:
+        tl.extra.cuda.gdc_launch_dependents()
+    head = tl.program_id(0)
+    heads = tl.num_programs(0)
+    split = tl.program_id(1)
+    splits = tl.num_programs(1)
+    number = tl.arange(0, D)
+    token = split * TOKENS + tl.arange(0, TOKENS)
+    position = tl.load(positions)
+    place = (token[:, None] * heads + head) * D + number[None, :]
+    earlier = (token < position)[:, None]
+    key = tl.load(keys + place, mask=earlier, other=0.0)
+    value = tl.load(values + place, mask=earlier, other=0.0)
+    cosine = tl.load(cos + number).to(tl.float32)
+    sine = tl.load(sin + number).to(tl.float32)
+    if DEPENDENT:
+        tl.extra.cuda.gdc_wait()
+
+    own = qkv + head * (GROUP + 2) * D
+    query = tl.arange(0, QUERIES)
+    in_group = query < GROUP
+    queries = _rotated(
+        own,
+        query[:, None],
+        number[None, :],
+        in_group[:, None],
+        cosine[None, :],
+        sine[None, :],
+        D,
+    )
+    new_key = _rotated(own, GROUP, number, number < D, cosine, sine, D)
+    new_value = tl.load(own + (GROUP + 1) * D + number)
+    newest = (token == position)[:, None]
+    key = tl.where(newest, new_key[None, :], key)
+    value = tl.where(newest, new_value[None, :], value)
+    tl.store(keys + place, key, mask=newest)
+    tl.store(values + place, value, mask=newest)
+
+    # the scale includes log2(e): powers of 2 are faster than those of e
+    scores = tl.dot(queries.to(FACTORS), key.trans().to(FACTORS)) * scale
+    scores = tl.where((token <= position)[None, :], scores, float("-inf"))
+    # of a program whose tokens are all later, the largest score is no number that can be subtracted
+    largest = tl.maximum(tl.max(scores, 1), -1e30)
+    shares = tl.exp2(scores - largest[:, None])
+    found = tl.dot(shares.to(tl.bfloat16).to(FACTORS), value.to(FACTORS))
+    # (heads, splits, GROUP, D + 2): a mixture of values, the largest score, the sum of the shares
+    part = parts + ((head * splits + split) * GROUP + query) * (D + 2)
+    tl.store(part[:, None] + number[None, :], found, mask=in_group[:, None])
+    tl.store(part + D, largest, mask=in_group)
+    tl.store(part + D + 1, tl.sum(shares, 1), mask=in_group)
+
+    tl.debug_barrier()  # all threads have stored their part before one of them counts it
+    ended = tl.atomic_add(counts + head, 1, sem="acq_rel") % splits
+    if ended == splits - 1:
+        each = tl.arange(0, SPLITS)
+        known = each < splits
+        for one in tl.static_range(GROUP):
+            # .cg: other multiprocessors wrote this; the first-level cache may have what was before
+            there = parts + ((head * splits + each) * GROUP + one) * (D + 2)
+            tops = tl.load(there + D, mask=known, other=-1e30, cache_modifier=".cg")
+            factors = tl.exp2(tops - tl.max(tops, 0))
+            sums = tl.load(there + D + 1, mask=known, other=0.0, cache_modifier=".cg")
+            mixtures = tl.load(
+                there[:, None] + number[None, :],
+                mask=known[:, None],
+                other=0.0,
+                cache_modifier=".cg",
+            )
+            result = tl.sum(mixtures * factors[:, None], 0) / tl.sum(sums * factors, 0)
+            tl.store(mixed + (head * GROUP + one) * D + number, result.to(tl.bfloat16))
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """rows, columns: of a tile.  warps: of a program.  programs: on each multiprocessor, at most;
+    they share the tiles."""
+
+    rows: int
+    columns: int
+    warps: int
+    programs: int
+
+
+#: The fastest of up to 80 of each kind on an H200.  WIDE: for rows of more than `NARROW` numbers.
+NARROW = 4096
+NARROW_TILES, WIDE_TILES = Tiling(4, 2048, 4, 4), Tiling(2, 2048, 4, 4)
+GATED_TILES = Tiling(4, 1024, 4, 6)
+#: Tokens of the cache that a program of the attention has, and its warps.
+TOKENS, ATTENTION_WARPS = 64, 4
+#: The least rows of a factor of a product on tensor cores.
+LEAST_ROWS = 16
+
+
+@cache
+def launch_options(device: torch.device) -> tuple[bool, dict[str, Any]]:
+    """Whether kernels start while the previous one runs, and how they are launched then."""
+    dependent = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    return dependent, {"launch_pdl": True} if dependent else {}
+
+
+@cache
+def multiprocessors(device: torch.device) -> int:
+    """Of a GPU; 1 for Triton's interpreter."""
+    if device.type != "cuda":
+        return 1
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def product(x: Any, matrix: Any, *, norm: Any = None, added: Any = None, gated: int = 0) -> Any:
+    """The product of a matrix and one token's numbers, (1, 1, outputs).
+
+    x: (1, 1, width).  matrix: (outputs, width); if gated (2 · outputs, width): blocks of `gated`
+    rows of a gate alternate with those that it multiplies, as silu(gate) · gated.  norm: (width,),
+    the weight of an RMS norm of x before the product.  added: (1, 1, outputs), to the product.
+    """
+    rows, width = matrix.shape
+    rows = rows // 2 if gated else rows
+    tiling = GATED_TILES if gated else NARROW_TILES if width <= NARROW else WIDE_TILES
+    most = tiling.programs * multiprocessors(x.device)
+    dependent, options = launch_options(x.device)
+    y = x.new_empty(1, 1, rows)
+    _product[(min(triton.cdiv(rows, tiling.rows), most),)](
+        x,
+        matrix,
+        x if norm is None else norm,
+        x if added is None else added,
+        y,
+        rows,
+        EPSILON,
+        WIDTH=width,
+        GATED=gated,
+        NORMED=norm is not None,
+        ADDED=added is not None,
+        ROWS=tiling.rows,
+        COLUMNS=min(tiling.columns, triton.next_power_of_2(width)),
+        DEPENDENT=dependent,
+        num_warps=tiling.warps,
+        **options,
+    )
+    return y
+
+
+class Attention:
+    """Attention of one token over a layer's cache, with rotary embedding.
+
+    One object for all layers of a decoder: it has the memory in which programs combine what they
+    find.
+
+    keys: (1, context, heads, head_dim), of one layer.  group: heads of queries for each head of
+    keys.
+    """
+
+    def __init__(self, keys: Any, group: int) -> None:
+        _, context, self.heads, self.head_dim = keys.shape
+        self.group, self.splits = group, triton.cdiv(context, TOKENS)
+        numbers = self.heads * self.splits * group * (self.head_dim + 2)
+        self.parts = torch.empty(numbers, dtype=torch.float32, device=keys.device)
+        self.counts = torch.zeros(self.heads, dtype=torch.int32, device=keys.device)
+
+    def __call__(self, qkv: Any, keys: Any, values: Any, place: Any) -> Any:
+        """The attention output, (1, 1, heads · group · head_dim); writes the key and the value into
+        the cache.
+
+        qkv: (1, 1, heads · (group + 2) · head_dim), in the order of llama.Block.  place: a
+        llama.Place without a mask: the token sees the cache up to itself.
+        """
+        dependent, options = launch_options(qkv.device)
+        mixed = qkv.new_empty(1, 1, self.heads * self.group * self.head_dim)
+        _attend[(self.heads, self.splits)](
+            qkv,
+            keys,
+            values,
+            place.positions,
+            place.cos,
+            place.sin,
+            self.parts,
+            self.counts,
+            mixed,
+            log2(e) / self.head_dim**0.5,
+            GROUP=self.group,
+            QUERIES=max(LEAST_ROWS, triton.next_power_of_2(self.group)),
+            D=self.head_dim,
+            TOKENS=TOKENS,
+            SPLITS=triton.next_power_of_2(self.splits),
+            # the interpreter multiplies the bits of bfloat16
+            FACTORS=tl.bfloat16 if qkv.is_cuda else tl.float32,
+            DEPENDENT=dependent,
+            num_warps=ATTENTION_WARPS,
+            **options,
+        )
+        return mixed

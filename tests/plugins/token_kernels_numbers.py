@@ -1,0 +1,149 @@
+"""The kernels of a decode step of one sequence, in Triton's interpreter, which needs no GPU.
+test_language_models.py runs this in a process of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch.nn.functional import rms_norm, silu
+
+from hpml_plugins import Bench, Rank
+from hpml_plugins.measure import SamplingPlan
+from hpml_plugins.node.detect import detect_node
+from hpml_plugins.plugins.language_models import (
+    fused_decoding,
+    inference,
+    llama,
+    peers,
+    sharing,
+)
+from hpml_plugins.plugins.language_models.inference import relative_error
+from hpml_plugins.plugins.language_models.llama import EPSILON
+from hpml_plugins.plugins.language_models.shapes import LLAMA, Shape
+from hpml_plugins.plugins.language_models.token_kernels import product
+from hpml_plugins.plugins.language_models.token_step import (
+    SharedTokenStep,
+    TokenStep,
+    likeliest,
+)
+
+#: The interpreter cuts off the bits that a GPU rounds.
+TOLERANCE = 2**-6
+PLAN = SamplingPlan(budget=0.01, warm_up=0.0, fewest=1)
+
+
+def check_product(rows: int, width: int, gated: int) -> None:
+    torch.manual_seed(rows)
+    x, norm = torch.randn(1, 1, width).bfloat16(), torch.rand(width).bfloat16() + 0.5
+    matrix = torch.randn(2 * rows if gated else rows, width).bfloat16()
+    added = 10 * torch.randn(1, 1, rows).bfloat16()
+
+    def wanted(numbers: torch.Tensor) -> torch.Tensor:
+        all_rows = numbers.double() @ matrix.double().t()
+        if not gated:
+            return all_rows
+        gates, others = all_rows.unflatten(2, (-1, 2, gated)).unbind(3)
+        return (silu(gates) * others).flatten(2)
+
+    normed = rms_norm(x.double(), (width,), norm.double(), EPSILON)
+    found = {
+        "product": (product(x, matrix, gated=gated), wanted(x)),
+        "norm": (product(x, matrix, norm=norm, gated=gated), wanted(normed)),
+        "sum": (product(x, matrix, added=added, gated=gated), wanted(x) + added),
+    }
+    for name, (result, exact) in found.items():
+        assert result.shape == (1, 1, rows), name
+        # the gate is rounded twice more
+        assert relative_error(result, exact) < TOLERANCE * (2 if gated else 1), name
+    print("product", rows, width, gated)
+
+
+def decode_step(shape: Shape, context: int) -> inference.DecodeStep:
+    model = llama.Llama(shape, context, "bfloat16", "cpu", seed=0)
+    for name, weights in model.named_parameters():
+        if "norm" in name:  # each another, so that a mix-up shows
+            torch.nn.init.uniform_(weights, 0.5, 1.5)
+    step = inference.DecodeStep(model, 1, seed=0)
+    step.read_prompt()
+    return step
+
+
+def check_step(shape: Shape, context: int) -> None:
+    step = decode_step(shape, context)
+    wanted = step()[0].clone()
+    written = [each.clone() for cache in step.caches for each in (cache.keys, cache.values)]
+    fused = TokenStep(step)
+    results = []
+    for _ in range(2):
+        for cache in step.caches:
+            cache.keys[:, -1] = cache.values[:, -1] = 7.0
+        results.append(fused()[0])
+    assert torch.equal(*results), "a second step"
+    assert relative_error(results[0], wanted) < TOLERANCE, "logits"
+    found = [each for cache in step.caches for each in (cache.keys, cache.values)]
+    for now, before in zip(found, written, strict=True):
+        assert torch.equal(now[:, :-1], before[:, :-1]), "earlier tokens"
+        assert relative_error(now[:, -1], before[:, -1]) < TOLERANCE, "cache"
+    print("step", shape.heads, context)
+
+
+def shared(rank: Rank) -> dict[str, float]:
+    """Errors of the step that ranks share, and of that whose sums have a rank's own part alone."""
+    step = decode_step(LLAMA["tiny"], 16)
+    wanted = step()[0].clone()
+    sharing.share(step, rank, peers.sum_by_collective)
+    found = SharedTokenStep(step, peers.sum_by_collective)()[0]
+    for block in step.model.blocks:
+        block.add_up = peers.sum_of_own
+    own, own_wanted = TokenStep(step)()[0], step()[0]
+    return {
+        "shared": relative_error(found, wanted),
+        "own": relative_error(own, own_wanted),
+        "apart": relative_error(own, wanted),
+    }
+
+
+def check_ranks() -> None:
+    bench = Bench(detect_node(), {}, plan=PLAN)
+    for errors in bench.ranks(shared, 2, backend="gloo"):
+        assert errors["shared"] < TOLERANCE and errors["own"] < TOLERANCE, errors
+        assert errors["apart"] > 0.1, errors  # the other rank's part does matter
+    print("ranks")
+
+
+def check_likeliest() -> None:
+    for size in (300, 1024):
+        logits = torch.randint(50, (3, size)).float()
+        logits[1, 700 % size] = logits[1, 290] = 60.0
+        assert torch.equal(likeliest(logits), logits.argmax(-1)), size
+    print("likeliest")
+
+
+def check_benchmark() -> None:
+    bench = Bench(detect_node(), {}, plan=PLAN)
+    LLAMA["smallest"] = Shape(
+        layers=1, hidden=16, intermediate=16, heads=1, kv_heads=1, vocabulary=16
+    )
+    (point,) = fused_decoding.DECODE_FUSED.points()
+    found = fused_decoding.measure(bench, **{**point, "model": "smallest", "context": 16})
+    print(*(name for name, value in found.items() if value is not None))
+
+
+if __name__ == "__main__":  # ranks import this file
+    for rows, width, gated in (
+        (5, 48, 0),
+        (70, 4100, 0),
+        (12, 40, 0),
+        (12, 40, 4),
+        (21, 1030, 7),
+    ):
+        check_product(rows, width, gated)
+    check_step(LLAMA["tiny"], 64)
+    check_step(LLAMA["tiny"], 150)  # three parts of the cache, one of them not full
+    check_step(
+        replace(LLAMA["tiny"], heads=6, hidden=96, intermediate=40, vocabulary=300), 20
+    )
+    check_likeliest()
+    check_ranks()
+    check_benchmark()
