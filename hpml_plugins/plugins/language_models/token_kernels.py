@@ -227,10 +227,11 @@ class Tiling:
     programs: int
 
 
-#: The fastest of up to 80 of each kind on an H200.  WIDE: for rows of more than `NARROW` numbers.
-NARROW = 4096
-NARROW_TILES, WIDE_TILES = Tiling(4, 2048, 4, 4), Tiling(2, 2048, 4, 4)
-GATED_TILES = Tiling(4, 1024, 4, 6)
+#: The fastest of those tried on an H100 and an H200, for one GPU and for a rank of two. WIDE: for
+#: rows of more than NARROW numbers. FEW: for fewer rows than MANY.
+NARROW, MANY = 4096, 8192
+NARROW_TILES, WIDE_TILES = Tiling(8, 2048, 8, 2), Tiling(2, 2048, 4, 4)
+GATED_TILES, FEW_GATED_TILES = Tiling(4, 1024, 4, 6), Tiling(4, 2048, 8, 2)
 #: Tokens of the cache that a program of the attention has, and its warps.
 TOKENS, ATTENTION_WARPS = 64, 4
 #: The least rows of a factor of a product on tensor cores.
@@ -252,6 +253,13 @@ def multiprocessors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
+def tiling_of(rows: int, width: int, *, gated: bool) -> Tiling:
+    """rows: of the result.  width: numbers of a row of the matrix."""
+    if gated:
+        return GATED_TILES if rows >= MANY else FEW_GATED_TILES
+    return NARROW_TILES if width <= NARROW else WIDE_TILES
+
+
 def product(x: Any, matrix: Any, *, norm: Any = None, added: Any = None, gated: int = 0) -> Any:
     """The product of a matrix and one token's numbers, (1, 1, outputs).
 
@@ -261,7 +269,7 @@ def product(x: Any, matrix: Any, *, norm: Any = None, added: Any = None, gated: 
     """
     rows, width = matrix.shape
     rows = rows // 2 if gated else rows
-    tiling = GATED_TILES if gated else NARROW_TILES if width <= NARROW else WIDE_TILES
+    tiling = tiling_of(rows, width, gated=gated > 0)
     most = tiling.programs * multiprocessors(x.device)
     dependent, options = launch_options(x.device)
     y = x.new_empty(1, 1, rows)

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import distributed as dist
-from torch.distributed._functional_collectives import all_gather_tensor
 from torch.nn.functional import rms_norm
 
 from hpml_plugins.plugins.language_models.inference import DecodeStep
@@ -54,7 +53,7 @@ class TokenStep:
         with torch.no_grad():
             logits = self.logits(self.step.model.embedding(self.step.last))[0]
             if self.is_shared:
-                logits = all_gather_tensor(logits, 1, dist.group.WORLD)
+                logits = gathered(logits)
             return logits, likeliest(logits)
 
     def logits(self, x: Any) -> Any:
@@ -116,6 +115,13 @@ def group_of(model: Llama) -> int:
 def local(matrix: Any) -> Any:
     """This rank's part of a DTensor, contiguous; other matrices as they are."""
     return matrix.to_local().contiguous() if hasattr(matrix, "to_local") else matrix
+
+
+def gathered(logits: Any) -> Any:
+    """The logits of all ranks' parts of the vocabulary, (1, vocabulary), of those of this one."""
+    parts = logits.new_empty(dist.get_world_size() * logits.shape[1])
+    dist.all_gather_into_tensor(parts, logits[0])
+    return parts[None]
 
 
 def likeliest(logits: Any) -> Any:
