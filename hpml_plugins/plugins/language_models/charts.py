@@ -59,6 +59,15 @@ def decode(records: Sequence[Record]) -> Table:
     return table.extended(per_joule).sorted("machine", "format", "context", "batch")
 
 
+def fused_decoding(records: Sequence[Record]) -> Table:
+    """As for decoding. speedup: the time of the step of `lm_decode`, timed in turn with this one,
+    over the time of this one.
+    """
+    measured = "bandwidth", "energy"
+    table = Table.of_records(records, *measured, intervals=("rate", "speedup"))
+    return table.extended(per_joule).sorted("machine", "context")
+
+
 def prefill(records: Sequence[Record]) -> Table:
     """rate: tokens of the prompt per second. error: relative change of the logits by the format.
     energy: of a token, above that of the idle card.
@@ -328,6 +337,12 @@ FIGURES = [
             ("machine", "format", "context {context}"),
             panel="model",
         ),
+    ),
+    Figure(
+        "fused_decoding",
+        "Tokens of one sequence generated per second by kernels of ours",
+        ("lm_decode_fused",),
+        fused_decoding,
     ),
     Figure(
         "prefill",
