@@ -449,22 +449,18 @@ def test_the_kernel_of_peers_adds_up_sends_and_normalises() -> None:
 def test_the_kernels_of_one_sequence_agree_with_the_step() -> None:
     lines = interpreted("token_kernels_numbers.py")
     assert [line.split()[0] for line in lines[:-1]] == (
-        5 * ["product"] + 3 * ["step"] + ["likeliest", "ranks"]
+        9 * ["product"] + 4 * ["step"] + ["likeliest", "ranks"]
     )
     assert lines[-1] == "time rate speedup"
 
 
-def test_the_kernels_of_one_sequence_are_for_one_in_bfloat16(node: Node) -> None:
-    for batch, format in ((2, "bfloat16"), (1, "int8")):
-        with pytest.raises(
-            HpmlError, match="the kernels are for one sequence in bfloat16; use"
-        ):
+def test_the_kernels_of_one_sequence_are_for_one_alone(node: Node) -> None:
+    bench = Bench(node, {}, plan=SHORT)
+    for batch, format in ((2, "bfloat16"), (1, "float32")):
+        told = f"in bfloat16, fp8, int8, not for {batch} in {format}"
+        with pytest.raises(HpmlError, match=told):
             fused_decoding.measure(
-                Bench(node, {}, plan=SHORT),
-                model="tiny",
-                batch=batch,
-                context=4,
-                format=format,
+                bench, model="tiny", batch=batch, context=4, format=format
             )
 
 

@@ -21,7 +21,7 @@ from hpml_plugins.plugins.language_models import (
 from hpml_plugins.plugins.language_models.inference import relative_error
 from hpml_plugins.plugins.language_models.llama import EPSILON
 from hpml_plugins.plugins.language_models.shapes import LLAMA, Shape
-from hpml_plugins.plugins.language_models.token_kernels import product
+from hpml_plugins.plugins.language_models.token_kernels import Matrix, product
 from hpml_plugins.plugins.language_models.token_step import (
     SharedTokenStep,
     TokenStep,
@@ -33,14 +33,22 @@ TOLERANCE = 2**-6
 PLAN = SamplingPlan(budget=0.01, warm_up=0.0, fewest=1)
 
 
-def check_product(rows: int, width: int, gated: int) -> None:
+def check_product(rows: int, width: int, gated: int, format: str) -> None:
     torch.manual_seed(rows)
     x, norm = torch.randn(1, 1, width).bfloat16(), torch.rand(width).bfloat16() + 0.5
-    matrix = torch.randn(2 * rows if gated else rows, width).bfloat16()
+    weight = torch.randn(2 * rows if gated else rows, width).bfloat16()
+    weight *= torch.linspace(0.5, 2, len(weight)).bfloat16()[
+        :, None
+    ]  # each row another scale
     added = 10 * torch.randn(1, 1, rows).bfloat16()
+    matrix, exact = Matrix(weight), weight.double()
+    if format != "bfloat16":
+        held = llama.WeightOnly(weight, torch.int8 if format == "int8" else llama.FP8)
+        matrix = Matrix(held.weight, held.scales)
+        exact = held.weight.double() * held.scales.double()[:, None]
 
     def wanted(numbers: torch.Tensor) -> torch.Tensor:
-        all_rows = numbers.double() @ matrix.double().t()
+        all_rows = numbers.double() @ exact.t()
         if not gated:
             return all_rows
         gates, others = all_rows.unflatten(2, (-1, 2, gated)).unbind(3)
@@ -52,25 +60,28 @@ def check_product(rows: int, width: int, gated: int) -> None:
         "norm": (product(x, matrix, norm=norm, gated=gated), wanted(normed)),
         "sum": (product(x, matrix, added=added, gated=gated), wanted(x) + added),
     }
-    for name, (result, exact) in found.items():
+    for name, (result, right) in found.items():
         assert result.shape == (1, 1, rows), name
         # the gate is rounded twice more
-        assert relative_error(result, exact) < TOLERANCE * (2 if gated else 1), name
-    print("product", rows, width, gated)
+        assert relative_error(result, right) < TOLERANCE * (2 if gated else 1), name
+    print("product", rows, width, gated, format)
 
 
-def decode_step(shape: Shape, context: int) -> inference.DecodeStep:
+def decode_step(
+    shape: Shape, context: int, format: str = "bfloat16"
+) -> inference.DecodeStep:
     model = llama.Llama(shape, context, "bfloat16", "cpu", seed=0)
     for name, weights in model.named_parameters():
         if "norm" in name:  # each another, so that a mix-up shows
             torch.nn.init.uniform_(weights, 0.5, 1.5)
     step = inference.DecodeStep(model, 1, seed=0)
+    model.quantize(format)
     step.read_prompt()
     return step
 
 
-def check_step(shape: Shape, context: int) -> None:
-    step = decode_step(shape, context)
+def check_step(shape: Shape, context: int, format: str = "bfloat16") -> None:
+    step = decode_step(shape, context, format)
     wanted = step()[0].clone()
     written = [each.clone() for cache in step.caches for each in (cache.keys, cache.values)]
     fused = TokenStep(step)
@@ -85,7 +96,7 @@ def check_step(shape: Shape, context: int) -> None:
     for now, before in zip(found, written, strict=True):
         assert torch.equal(now[:, :-1], before[:, :-1]), "earlier tokens"
         assert relative_error(now[:, -1], before[:, -1]) < TOLERANCE, "cache"
-    print("step", shape.heads, context)
+    print("step", shape.heads, context, format)
 
 
 def shared(rank: Rank) -> dict[str, float]:
@@ -125,7 +136,7 @@ def check_benchmark() -> None:
     LLAMA["smallest"] = Shape(
         layers=1, hidden=16, intermediate=16, heads=1, kv_heads=1, vocabulary=16
     )
-    (point,) = fused_decoding.DECODE_FUSED.points()
+    (point, *_) = fused_decoding.DECODE_FUSED.points()
     found = fused_decoding.measure(bench, **{**point, "model": "smallest", "context": 16})
     print(*(name for name, value in found.items() if value is not None))
 
@@ -138,12 +149,15 @@ if __name__ == "__main__":  # ranks import this file
         (12, 40, 4),
         (21, 1030, 7),
     ):
-        check_product(rows, width, gated)
+        check_product(rows, width, gated, "bfloat16")
+    for format in ("int8", "fp8"):
+        check_product(12, 40, 0, format)
+        check_product(12, 40, 4, format)
     check_step(LLAMA["tiny"], 64)
     check_step(LLAMA["tiny"], 150)  # three parts of the cache, one of them not full
-    check_step(
-        replace(LLAMA["tiny"], heads=6, hidden=96, intermediate=40, vocabulary=300), 20
-    )
+    small = replace(LLAMA["tiny"], heads=6, hidden=96, intermediate=40, vocabulary=300)
+    check_step(small, 20)
+    check_step(small, 20, "int8")
     check_likeliest()
     check_ranks()
     check_benchmark()

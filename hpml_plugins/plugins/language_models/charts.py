@@ -63,9 +63,9 @@ def fused_decoding(records: Sequence[Record]) -> Table:
     """As for decoding. speedup: the time of the step of `lm_decode`, timed in turn with this one,
     over the time of this one.
     """
-    measured = "bandwidth", "energy"
+    measured = "bandwidth", "error", "energy"
     table = Table.of_records(records, *measured, intervals=("rate", "speedup"))
-    return table.extended(per_joule).sorted("machine", "context")
+    return table.extended(per_joule).sorted("machine", "format", "context")
 
 
 def prefill(records: Sequence[Record]) -> Table:

@@ -12,6 +12,7 @@ from hpml_plugins.plugins.language_models.decoding import (
     BUDGET,
     COMPILED_TOLERANCE,
     DECODE,
+    FORMAT_TOLERANCE,
     METRICS,
     check_step,
     compiled,
@@ -27,8 +28,8 @@ from hpml_plugins.plugins.language_models.shapes import (
 if TYPE_CHECKING:
     from hpml_plugins.plugins.language_models.token_step import TokenStep
 
-#: The format of the matrices, and of the numbers that they multiply.
-FORMAT = "bfloat16"
+#: Of the matrices, which are multiplied as bfloat16.
+FORMATS = ("bfloat16", "fp8", "int8")
 #: s of sampling, all rounds together, of both steps in turn.
 TURNS_BUDGET = 2.0
 
@@ -44,8 +45,10 @@ def measure(
     `speedup`: the time of the compiled step of `lm_decode` over that of this one, timed in turn in
     one process. The other metrics are as there.
     """
-    if (batch, format) != (1, FORMAT):
-        raise HpmlError(f"the kernels are for one sequence in {FORMAT}; use batch 1, {FORMAT}")
+    if batch != 1 or format not in FORMATS:
+        raise HpmlError(
+            f"the kernels are for one sequence in {', '.join(FORMATS)}, not for {batch} in {format}"
+        )
     shape = find_shape(model, LLAMA)
 
     from hpml_plugins.plugins.language_models import inference, llama, token_step
@@ -53,7 +56,7 @@ def measure(
     bench.progress("filling weights and cache", 0.0)
     decoder = llama.Llama(shape, context, format, bench.device, bench.seed)
     step = inference.DecodeStep(decoder, batch, bench.seed)
-    check_step(bench, step, format)
+    error = check_step(bench, step, format)
     # before the other one is compiled: that changes what the step runs
     fused = by_kernels(bench, token_step.TokenStep(step))
     bench.progress("compiling the other step", 0.2)
@@ -72,6 +75,7 @@ def measure(
         "time": time,
         "rate": batch / time,
         "speedup": speedup,
+        "error": error if format in FORMAT_TOLERANCE else None,
         "energy": energy / batch if energy else None,
     }
 
@@ -106,17 +110,12 @@ DECODE_FUSED = replace(
     name="lm_decode_fused",
     measure=measure,
     metrics=(
-        *(each for each in METRICS if each.name != "error"),
+        *METRICS,
         Metric("speedup", "1", "higher", "time of the step of `lm_decode` over that of this one"),
     ),
-    grid={"model": ("llama-3-8b",), "batch": (1,), "context": (2048,), "format": (FORMAT,)},
+    grid={"model": ("llama-3-8b",), "batch": (1,), "context": (2048,), "format": FORMATS},
     description=(
         "One decode step of a decoder of Llama 3 8B's shape by five kernels of ours a layer, beside"
         " the compiled step, on one GPU."
     ),
-    terms={
-        "batch": "sequences",
-        "context": "tokens in the cache of each sequence",
-        "format": "of the matrices",
-    },
 )

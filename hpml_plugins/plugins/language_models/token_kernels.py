@@ -3,7 +3,7 @@ triton: imported on use only.
 
 A kernel loads what no other one writes, a matrix or the cache, before it waits for the previous
 kernel (programmatic dependent launch, from compute capability 9). So the memory stays busy while
-one kernel ends and the next one begins. Tensors are contiguous and bfloat16; sums are in float32.
+one kernel ends and the next one begins. Tensors are contiguous; sums are in float32.
 """
 
 from __future__ import annotations
@@ -21,12 +21,18 @@ from hpml_plugins.plugins.language_models.llama import EPSILON
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _tile(matrix, row, column, rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Rows of a matrix; if BLOCK > 0 every second block of that many rows."""
-    inside = (row < rows)[:, None] & (column < WIDTH)[None, :]
+def _placed(row, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The place of a row if, for BLOCK > 0, it is in every second block of that many rows."""
     if BLOCK > 0:
         row = row // BLOCK * (2 * BLOCK) + row % BLOCK
-    return tl.load(matrix + row[:, None] * WIDTH + column[None, :], mask=inside, other=0.0)
+    return row
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _tile(matrix, row, column, rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    inside = (row < rows)[:, None] & (column < WIDTH)[None, :]
+    there = matrix + _placed(row, BLOCK)[:, None] * WIDTH + column[None, :]
+    return tl.load(there, mask=inside, other=0.0)
 
 
 @triton.jit
@@ -37,6 +43,15 @@ def _floats(x, number, inside):  # type: ignore[no-untyped-def]
 @triton.jit
 def _rounded(numbers):  # type: ignore[no-untyped-def]
     return numbers.to(tl.bfloat16).to(tl.float32)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _scaled(sums, scales, row, rows, BLOCK: tl.constexpr, SCALED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The sums over columns, times the scale of each row."""
+    result = tl.sum(sums, 1)
+    if SCALED:
+        result *= _floats(scales, _placed(row, BLOCK), row < rows)
+    return result
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -52,12 +67,14 @@ def _norm_factor(x, column, eps, WIDTH: tl.constexpr, COLUMNS: tl.constexpr):  #
 def _product(  # type: ignore[no-untyped-def]
     x,
     matrix,
+    scales,
     norm,
     added,
     y,
     rows,
     eps,
     WIDTH: tl.constexpr,
+    SCALED: tl.constexpr,
     GATED: tl.constexpr,
     NORMED: tl.constexpr,
     ADDED: tl.constexpr,
@@ -105,10 +122,11 @@ def _product(  # type: ignore[no-untyped-def]
                 next_gated = _tile(multiplied, next_row, next_column, rows, WIDTH, GATED)
                 gated_sums += gated.to(tl.float32) * numbers[None, :]
                 gated = next_gated
-        result = tl.sum(sums, 1)
+        result = _scaled(sums, scales, row, rows, GATED, SCALED)
         if GATED > 0:
             gate = _rounded(result)
-            result = _rounded(gate * tl.sigmoid(gate)) * _rounded(tl.sum(gated_sums, 1))
+            others = _scaled(gated_sums, scales + GATED, row, rows, GATED, SCALED)
+            result = _rounded(gate * tl.sigmoid(gate)) * _rounded(others)
         if ADDED:
             result += _floats(added, row, row < rows)
         tl.store(y + row, result.to(tl.bfloat16), mask=row < rows)
@@ -217,6 +235,15 @@ def _attend(  # type: ignore[no-untyped-def]
 
 
 @dataclass(frozen=True)
+class Matrix:
+    """numbers: (outputs, width), bfloat16, int8 or fp8.  scales: of the outputs, (outputs,),
+    bfloat16; None without."""
+
+    numbers: Any
+    scales: Any = None
+
+
+@dataclass(frozen=True)
 class Tiling:
     """rows, columns: of a tile.  warps: of a program.  programs: on each multiprocessor, at most;
     they share the tiles."""
@@ -260,14 +287,14 @@ def tiling_of(rows: int, width: int, *, gated: bool) -> Tiling:
     return NARROW_TILES if width <= NARROW else WIDE_TILES
 
 
-def product(x: Any, matrix: Any, *, norm: Any = None, added: Any = None, gated: int = 0) -> Any:
-    """The product of a matrix and one token's numbers, (1, 1, outputs).
+def product(x: Any, matrix: Matrix, *, norm: Any = None, added: Any = None, gated: int = 0) -> Any:
+    """The product of a matrix and one token's numbers, (1, 1, outputs), bfloat16.
 
-    x: (1, 1, width).  matrix: (outputs, width); if gated (2 · outputs, width): blocks of `gated`
+    x: (1, 1, width), bfloat16.  gated: if not 0, the matrix has 2 · outputs rows: blocks of `gated`
     rows of a gate alternate with those that it multiplies, as silu(gate) · gated.  norm: (width,),
     the weight of an RMS norm of x before the product.  added: (1, 1, outputs), to the product.
     """
-    rows, width = matrix.shape
+    rows, width = matrix.numbers.shape
     rows = rows // 2 if gated else rows
     tiling = tiling_of(rows, width, gated=gated > 0)
     most = tiling.programs * multiprocessors(x.device)
@@ -275,13 +302,13 @@ def product(x: Any, matrix: Any, *, norm: Any = None, added: Any = None, gated: 
     y = x.new_empty(1, 1, rows)
     _product[(min(triton.cdiv(rows, tiling.rows), most),)](
         x,
-        matrix,
-        x if norm is None else norm,
-        x if added is None else added,
+        matrix.numbers,
+        *(x if each is None else each for each in (matrix.scales, norm, added)),
         y,
         rows,
         EPSILON,
         WIDTH=width,
+        SCALED=matrix.scales is not None,
         GATED=gated,
         NORMED=norm is not None,
         ADDED=added is not None,
@@ -313,7 +340,7 @@ class Attention:
 
     def __call__(self, qkv: Any, keys: Any, values: Any, place: Any) -> Any:
         """The attention output, (1, 1, heads · group · head_dim); writes the key and the value into
-        the cache.
+        the cache. All in bfloat16.
 
         qkv: (1, 1, heads · (group + 2) · head_dim), in the order of llama.Block.  place: a
         llama.Place without a mask: the token sees the cache up to itself.

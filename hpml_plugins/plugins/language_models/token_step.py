@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 from torch import distributed as dist
+from torch.distributed.tensor import DTensor
 from torch.nn.functional import rms_norm
 
 from hpml_plugins.plugins.language_models.inference import DecodeStep
 from hpml_plugins.plugins.language_models.llama import EPSILON, LINEARS, Block, Cache, Llama
 from hpml_plugins.plugins.language_models.peers import SumAndNorm
 from hpml_plugins.plugins.language_models.sharing import SharedLlama
-from hpml_plugins.plugins.language_models.token_kernels import Attention, product
+from hpml_plugins.plugins.language_models.token_kernels import Attention, Matrix, product
 
 #: Logits of which the largest is found together, before the largest of all.
 CHUNK = 256
@@ -25,10 +26,10 @@ class Layer:
     """This rank's part of a layer's matrices, and the weights of the norms before the feed-forward
     block and after the layer.  gated: rows of a block of the gate."""
 
-    qkv: Any
-    out: Any
-    gate_up: Any
-    down: Any
+    qkv: Matrix
+    out: Matrix
+    gate_up: Matrix
+    down: Matrix
     norm: Any
     next_norm: Any
     gated: int
@@ -43,7 +44,7 @@ class TokenStep:
     def __init__(self, step: DecodeStep) -> None:
         model = step.model
         self.step, self.layers, self.group = step, layers_of(model), group_of(model)
-        self.head, self.is_shared = local(model.ends.head.weight), isinstance(model, SharedLlama)
+        self.head, self.is_shared = matrix_of(model.ends.head), isinstance(model, SharedLlama)
         first = model.first_norm if self.is_shared else model.blocks[0].norm_attention
         self.first_norm = first.weight
         self.attention = Attention(step.caches[0].keys, self.group)
@@ -103,7 +104,7 @@ def layers_of(model: Llama) -> list[Layer]:
 
 def layer_of(block: Block, norm: Any, next_norm: Any) -> Layer:
     """norm, next_norm: weights of the norms before the feed-forward block and after the layer."""
-    qkv, out, gate_up, down = (local(getattr(block, name).weight) for name in LINEARS)
+    qkv, out, gate_up, down = (matrix_of(getattr(block, name)) for name in LINEARS)
     return Layer(qkv, out, gate_up, down, norm, next_norm, block.gated)
 
 
@@ -112,9 +113,12 @@ def group_of(model: Llama) -> int:
     return model.shape.heads // model.shape.kv_heads
 
 
-def local(matrix: Any) -> Any:
-    """This rank's part of a DTensor, contiguous; other matrices as they are."""
-    return matrix.to_local().contiguous() if hasattr(matrix, "to_local") else matrix
+def matrix_of(product: Any) -> Matrix:
+    """This rank's part of the matrix of a torch.nn.Linear, or a llama.WeightOnly's whole one."""
+    numbers = product.weight
+    if isinstance(numbers, DTensor):
+        numbers = numbers.to_local().contiguous()
+    return Matrix(numbers, getattr(product, "scales", None))
 
 
 def gathered(logits: Any) -> Any:
