@@ -238,6 +238,16 @@ def test_rates_have_an_interval_and_tokens_per_joule(
     assert [row["tokens_per_joule"] for row in unknown] == [None]
 
 
+def test_the_step_by_our_kernels_stands_beside_the_compiled_one() -> None:
+    both = [record("lm_decode", {}), record("lm_decode_fused", {})]
+    rows = list(FIGURES["decode"].table(both).rows())
+    assert [row["step"] for row in rows] == ["compiled", "fused"]
+    texts = picture(FIGURES["decode"], both).texts
+    assert {
+        f"h100, {step}, bfloat16, context 2048" for step in ("compiled", "fused")
+    } <= texts
+
+
 def test_every_figure_of_a_benchmark_is_one_of_the_plugins_own() -> None:
     shown = {name for figure in FIGURES.values() for name in figure.benchmarks}
     assert shown == set(BENCHMARKS)

@@ -16,6 +16,7 @@ EXPLAINED = ("lm_explained", "lm_explained_cpu")
 LAUNCHES = ("lm_launches", "lm_launches_cpu")
 RANKS = ("lm_training_ranks", "lm_training_ranks_cpu")
 COMMUNICATION = ("lm_communication", "lm_communication_cpu")
+STEPS = {"lm_decode": "compiled", "lm_decode_fused": "fused", "lm_decode_cpu": "uncompiled"}
 TO_LOSS = ("lm_time_to_loss", "lm_time_to_loss_cpu")
 GAPS = "launch_gaps"
 #: Eight parts and the gaps.
@@ -51,21 +52,17 @@ def fused(records: Sequence[Record]) -> Table:
 
 
 def decode(records: Sequence[Record]) -> Table:
-    """rate: tokens per second of all sequences. bandwidth: matrices and cache, each read once.
-    error: relative change of the logits by the format. energy: of a token, above that of the idle
-    card.
+    """step: compiled; fused: by kernels of ours (lm_decode_fused); uncompiled. rate: tokens per
+    second of all sequences. bandwidth: matrices and cache, each read once. error: relative change
+    of the logits by the format. energy: of a token, above that of the idle card.
     """
-    table = Table.of_records(records, "bandwidth", "error", "energy", intervals=("rate",))
-    return table.extended(per_joule).sorted("machine", "format", "context", "batch")
 
+    def step(record: Record) -> Row:
+        return {"step": STEPS[record.benchmark]}
 
-def fused_decoding(records: Sequence[Record]) -> Table:
-    """As for decoding. speedup: the time of the step of `lm_decode`, timed in turn with this one,
-    over the time of this one.
-    """
     measured = "bandwidth", "error", "energy"
-    table = Table.of_records(records, *measured, intervals=("rate", "speedup"))
-    return table.extended(per_joule).sorted("machine", "format", "context")
+    table = Table.of_records(records, *measured, intervals=("rate",), more=step)
+    return table.extended(per_joule).sorted("machine", "format", "context", "batch", "step")
 
 
 def prefill(records: Sequence[Record]) -> Table:
@@ -329,20 +326,14 @@ FIGURES = [
     Figure(
         "decode",
         "Tokens generated per second, over the number of sequences",
-        ("lm_decode", "lm_decode_cpu"),
+        tuple(STEPS),
         decode,
         line_chart(
             Axis("batch", "sequences", log=True, base=2),
             TOKENS,
-            ("machine", "format", "context {context}"),
+            ("machine", "step", "format", "context {context}"),
             panel="model",
         ),
-    ),
-    Figure(
-        "fused_decoding",
-        "Tokens of one sequence generated per second by kernels of ours",
-        ("lm_decode_fused",),
-        fused_decoding,
     ),
     Figure(
         "prefill",

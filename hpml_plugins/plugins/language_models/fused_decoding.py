@@ -1,5 +1,5 @@
-"""The benchmark `lm_decode_fused`: the decode step of one sequence by kernels of ours, beside the
-compiled step of `lm_decode`."""
+"""The benchmark `lm_decode_fused`: the decode step of one sequence by kernels of ours instead of
+the compiler's."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hpml_plugins import Bench, HpmlError, Metric
+from hpml_plugins import Bench, HpmlError
 from hpml_plugins.plugins.language_models.decoding import (
     BUDGET,
     COMPILED_TOLERANCE,
     DECODE,
     FORMAT_TOLERANCE,
-    METRICS,
     check_step,
-    compiled,
 )
 from hpml_plugins.plugins.language_models.shapes import (
     LLAMA,
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 
 #: Of the matrices, which are multiplied as bfloat16.
 FORMATS = ("bfloat16", "fp8", "int8")
-#: s of sampling, all rounds together, of both steps in turn.
-TURNS_BUDGET = 2.0
 
 
 def measure(
@@ -41,9 +37,6 @@ def measure(
     CUDA graph: four products of a matrix and a vector, which include the norms, SwiGLU and the
     additions, and the attention, which includes the rotary embedding. Each loads its matrix or
     its cache before the previous kernel has ended.
-
-    `speedup`: the time of the compiled step of `lm_decode` over that of this one, timed in turn in
-    one process. The other metrics are as there.
     """
     if batch != 1 or format not in FORMATS:
         raise HpmlError(
@@ -57,10 +50,7 @@ def measure(
     decoder = llama.Llama(shape, context, format, bench.device, bench.seed)
     step = inference.DecodeStep(decoder, batch, bench.seed)
     error = check_step(bench, step, format)
-    # before the other one is compiled: that changes what the step runs
     fused = by_kernels(bench, token_step.TokenStep(step))
-    bench.progress("compiling the other step", 0.2)
-    plain: Callable[[], object] = step if bench.device == "cpu" else compiled(bench, step)
     bench.work(
         flop=decode_flop(shape, batch, context),
         bytes=decode_bytes(shape, batch, context, format),
@@ -68,13 +58,10 @@ def measure(
     )
     bench.progress("timing", 0.6)
     time = bench.time(fused, budget=BUDGET)
-    both = {"plain": lambda: plain, "fused": lambda: fused}
-    speedup = bench.time_alternately(both, budget=TURNS_BUDGET).ratio("plain", "fused")
     energy = bench.energy(fused)
     return {
         "time": time,
         "rate": batch / time,
-        "speedup": speedup,
         "error": error if format in FORMAT_TOLERANCE else None,
         "energy": energy / batch if energy else None,
     }
@@ -109,13 +96,9 @@ DECODE_FUSED = replace(
     DECODE,
     name="lm_decode_fused",
     measure=measure,
-    metrics=(
-        *METRICS,
-        Metric("speedup", "1", "higher", "time of the step of `lm_decode` over that of this one"),
-    ),
     grid={"model": ("llama-3-8b",), "batch": (1,), "context": (2048,), "format": FORMATS},
     description=(
-        "One decode step of a decoder of Llama 3 8B's shape by five kernels of ours a layer, beside"
-        " the compiled step, on one GPU."
+        "One decode step of a decoder of Llama 3 8B's shape with random weights by five kernels of"
+        " ours a layer, one CUDA graph, on one GPU."
     ),
 )
