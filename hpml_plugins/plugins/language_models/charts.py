@@ -325,14 +325,13 @@ FIGURES = [
     ),
     Figure(
         "decode",
-        "Tokens generated per second, over the number of sequences",
+        "Tokens generated per second, and bytes read for them",
         tuple(STEPS),
         decode,
-        line_chart(
-            Axis("batch", "sequences", log=True, base=2),
-            TOKENS,
-            ("machine", "step", "format", "context {context}"),
-            panel="model",
+        dot_chart(
+            ("machine", "format", "batch {batch}", "context {context}"),
+            [TOKENS, Axis("bandwidth", "bandwidth", "B/s")],
+            "step",
         ),
     ),
     Figure(
