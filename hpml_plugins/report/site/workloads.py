@@ -159,10 +159,13 @@ def write_workloads(
     """
     shutil.rmtree(folder.html_dir / FOLDER, ignore_errors=True)  # from an earlier publish
     shown: dict[str, list[tuple[PluginPage, ShownFigure]]] = {}
+    elsewhere: dict[str, list[ShownFigure]] = {}
     of_plugin = {page.plugin.entry.name: page for page in plugins}
     for page in plugins:
         for figure in page.figures:
             shown.setdefault(figure.benchmark, []).append((page, figure))
+            for name in set(figure.drawable.figure.benchmarks) - {figure.benchmark}:
+                elsewhere.setdefault(name, []).append(figure)
     for workload in workloads:
         points = WorkloadPoints(
             history, workload.benchmark, workload.rows, workload.columns, series, folder
@@ -183,6 +186,7 @@ def write_workloads(
             sweep=sweep.draw_sweep(workload.rows, lead, workload.columns),
             reasons=_reasons(history, workload.benchmark),
             figures=shown.get(workload.benchmark.name, ()),
+            elsewhere=elsewhere.get(workload.benchmark.name, ()),
             problem=plugin.problem if plugin else "",
             origins=plugin.origins if plugin else (),
             anchor=row_anchor,

@@ -476,3 +476,29 @@ def test_over_dates_a_record_stands_where_it_was_measured(html: Path) -> None:
 def test_what_stands_between_backticks_is_code_and_nothing_else_is_markup() -> None:
     shown = fill_text("{{ text | as_code }}", "x.html", text="Time of `a <b>` & <i>c</i>")
     assert shown == "Time of <code>a &lt;b&gt;</code> &amp; &lt;i&gt;c&lt;/i&gt;"
+
+
+def test_a_page_names_the_figures_of_its_benchmark_on_other_pages(tmp_path: Path) -> None:
+    made = Project(tmp_path, 1)
+    (made.folder / "registry.yaml").write_text(
+        "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n"
+    )
+    two = '[TOY, Benchmark("beside", measure, TOY.metrics, grid=TOY.grid)]'
+    both = DRAWN.replace("[TOY]", two).replace(
+        '("toy",), table, CHART', '("toy", "beside"), table, CHART'
+    )
+    (made.folder / "toy.py").write_text(both)
+    ((commit, _),) = made.commits
+    for name in ("toy", "beside"):
+        append_record(
+            record_file(made.results, "node1", commit),
+            record(commit, 1.0, [2e-6] * 4, benchmark=name, plugin="toy"),
+        )
+    (made.results / "node1" / "machine.json").write_text(json.dumps({**H200, "version": 1}))
+    made.publish("main")
+    first, second = (
+        (made.html / f"workload-{name}.html").read_text() for name in ("toy", "beside")
+    )
+    link = '<a href="workload-toy.html#toy.over_size">Time against size</a>'
+    assert f"On other pages, with this benchmark: {link}.</p>" in second
+    assert "On other pages" not in first and 'id="toy.over_size"' in first
