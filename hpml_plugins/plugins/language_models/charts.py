@@ -325,7 +325,7 @@ FIGURES = [
     ),
     Figure(
         "decode",
-        "Tokens generated per second, and bytes read for them",
+        "Tokens generated per second, and the memory bandwidth reached",
         tuple(STEPS),
         decode,
         dot_chart(

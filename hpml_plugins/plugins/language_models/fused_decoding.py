@@ -81,6 +81,7 @@ def by_kernels(bench: Bench, fused: TokenStep) -> Callable[[], object]:
     else:
         replay, (logits, tokens) = inference.captured(fused)
         logits.zero_()
+        tokens.fill_(-1)
         replay()
         torch.cuda.synchronize()
     error = inference.relative_error(bench.result(logits), wanted)

@@ -43,11 +43,12 @@ class TokenStep:
 
     def __init__(self, step: DecodeStep) -> None:
         model = step.model
-        self.step, self.layers, self.group = step, layers_of(model), group_of(model)
+        self.step, self.layers = step, layers_of(model)
         self.head, self.is_shared = matrix_of(model.ends.head), isinstance(model, SharedLlama)
         first = model.first_norm if self.is_shared else model.blocks[0].norm_attention
         self.first_norm = first.weight
-        self.attention = Attention(step.caches[0].keys, self.group)
+        group = model.shape.heads // model.shape.kv_heads
+        self.attention = Attention(step.caches[0].keys, group)
 
     def __call__(self) -> tuple[Any, Any]:
         """Logits (1, vocabulary) and tokens (1,)."""
@@ -106,11 +107,6 @@ def layer_of(block: Block, norm: Any, next_norm: Any) -> Layer:
     """norm, next_norm: weights of the norms before the feed-forward block and after the layer."""
     qkv, out, gate_up, down = (matrix_of(getattr(block, name)) for name in LINEARS)
     return Layer(qkv, out, gate_up, down, norm, next_norm, block.gated)
-
-
-def group_of(model: Llama) -> int:
-    """Heads of queries for each head of keys."""
-    return model.shape.heads // model.shape.kv_heads
 
 
 def matrix_of(product: Any) -> Matrix:

@@ -500,5 +500,5 @@ def test_a_page_names_the_figures_of_its_benchmark_on_other_pages(tmp_path: Path
         (made.html / f"workload-{name}.html").read_text() for name in ("toy", "beside")
     )
     link = '<a href="workload-toy.html#toy.over_size">Time against size</a>'
-    assert f"On other pages, with this benchmark: {link}.</p>" in second
-    assert "On other pages" not in first and 'id="toy.over_size"' in first
+    assert f"This benchmark also appears in {link}.</p>" in second
+    assert "also appears in" not in first and 'id="toy.over_size"' in first
