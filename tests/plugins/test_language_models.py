@@ -446,18 +446,20 @@ def test_the_kernel_of_peers_adds_up_sends_and_normalises() -> None:
     assert interpreted("peer_kernel_numbers.py") == ["2 0 1 16", "2 1 3 24", "4 2 2 10"]
 
 
-def test_the_kernels_of_one_sequence_agree_with_the_step() -> None:
+def test_our_kernels_agree_with_the_step() -> None:
     lines = interpreted("token_kernels_numbers.py")
     assert [line.split()[0] for line in lines[:-1]] == (
-        9 * ["product"] + 4 * ["step"] + ["likeliest", "ranks"]
+        9 * ["product"] + 8 * ["step"] + ["likeliest"] + 2 * ["ranks"]
     )
     assert lines[-1] == "time rate"
 
 
-def test_the_kernels_of_one_sequence_are_for_one_alone(node: Node) -> None:
+def test_our_kernels_are_for_some_batches_and_formats(node: Node) -> None:
     bench = Bench(node, {}, plan=SHORT)
-    for batch, format in ((2, "bfloat16"), (1, "float32")):
-        told = f"in bfloat16, fp8, int8, not for {batch} in {format}"
+    for batch, format, told in (
+        (2, "bfloat16", "no kernels for 2 sequences; use one of 1, 16, 32, 64, 128"),
+        (1, "float32", "no kernels for float32; use one of bfloat16, fp8, int8"),
+    ):
         with pytest.raises(HpmlError, match=told):
             fused_decoding.measure(
                 bench, model="tiny", batch=batch, context=4, format=format
@@ -532,15 +534,19 @@ def error_of_peers(rank: Rank) -> float:
 @pytest.mark.parametrize(
     ("device", "batch", "dtype", "wanted"),
     [
-        ("cuda:1", 64, torch.bfloat16, "compiled"),
+        ("cuda:1", 64, torch.bfloat16, "by kernels"),
+        ("cuda:1", 1, torch.bfloat16, "by kernels"),
+        ("cuda:1", 3, torch.bfloat16, "compiled"),
         ("cuda:1", 1, torch.float32, "compiled"),
         ("cpu", 1, torch.bfloat16, "as it is"),
     ],
 )
-def test_ranks_on_gpus_time_the_compiled_step_of_several_sequences(
+def test_ranks_on_gpus_time_the_step_by_kernels_or_compiled(
     device: str, batch: int, dtype: Any, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parallel, "compiled", lambda bench, step: "compiled")
+    monkeypatch.setattr(parallel, "kernel_step", lambda step, add_up: step)
+    monkeypatch.setattr(parallel, "by_kernels", lambda bench, fused: "by kernels")
     bench: Any = SimpleNamespace(device=device)
     step: Any = SimpleNamespace(last=range(batch), model=SimpleNamespace(dtype=dtype))
     assert parallel.ready(bench, step) == (step if wanted == "as it is" else wanted)

@@ -1,4 +1,4 @@
-"""The kernels of a decode step of one sequence, in Triton's interpreter, which needs no GPU.
+"""The kernels of decode steps, in Triton's interpreter, which needs no GPU.
 test_language_models.py runs this in a process of its own."""
 
 from __future__ import annotations
@@ -12,21 +12,19 @@ from hpml_plugins import Bench, Rank
 from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.node.detect import detect_node
 from hpml_plugins.plugins.language_models import (
+    batch_kernels,
     fused_decoding,
     inference,
     llama,
     peers,
     sharing,
 )
+from hpml_plugins.plugins.language_models.fused_decoding import kernel_step
 from hpml_plugins.plugins.language_models.inference import relative_error
+from hpml_plugins.plugins.language_models.kernel_step import likeliest
 from hpml_plugins.plugins.language_models.llama import EPSILON
 from hpml_plugins.plugins.language_models.shapes import LLAMA, Shape
 from hpml_plugins.plugins.language_models.token_kernels import Matrix, product
-from hpml_plugins.plugins.language_models.token_step import (
-    SharedTokenStep,
-    TokenStep,
-    likeliest,
-)
 
 #: The interpreter cuts off the bits that a GPU rounds.
 TOLERANCE = 2**-6
@@ -68,23 +66,25 @@ def check_product(rows: int, width: int, gated: int, format: str) -> None:
 
 
 def decode_step(
-    shape: Shape, context: int, format: str = "bfloat16"
+    shape: Shape, context: int, format: str = "bfloat16", batch: int = 1
 ) -> inference.DecodeStep:
     model = llama.Llama(shape, context, "bfloat16", "cpu", seed=0)
     for name, weights in model.named_parameters():
         if "norm" in name:  # each another, so that a mix-up shows
             torch.nn.init.uniform_(weights, 0.5, 1.5)
-    step = inference.DecodeStep(model, 1, seed=0)
+    step = inference.DecodeStep(model, batch, seed=0)
     model.quantize(format)
     step.read_prompt()
     return step
 
 
-def check_step(shape: Shape, context: int, format: str = "bfloat16") -> None:
-    step = decode_step(shape, context, format)
+def check_step(
+    shape: Shape, context: int, format: str = "bfloat16", batch: int = 1
+) -> None:
+    step = decode_step(shape, context, format, batch)
     wanted = step()[0].clone()
     written = [each.clone() for cache in step.caches for each in (cache.keys, cache.values)]
-    fused = TokenStep(step)
+    fused = kernel_step(step)
     results = []
     for _ in range(2):
         for cache in step.caches:
@@ -96,18 +96,18 @@ def check_step(shape: Shape, context: int, format: str = "bfloat16") -> None:
     for now, before in zip(found, written, strict=True):
         assert torch.equal(now[:, :-1], before[:, :-1]), "earlier tokens"
         assert relative_error(now[:, -1], before[:, -1]) < TOLERANCE, "cache"
-    print("step", shape.heads, context, format)
+    print("step", shape.heads, context, format, batch)
 
 
-def shared(rank: Rank) -> dict[str, float]:
+def shared(rank: Rank, batch: int) -> dict[str, float]:
     """Errors of the step that ranks share, and of that whose sums have a rank's own part alone."""
-    step = decode_step(LLAMA["tiny"], 16)
+    step = decode_step(LLAMA["tiny"], 16, batch=batch)
     wanted = step()[0].clone()
     sharing.share(step, rank, peers.sum_by_collective)
-    found = SharedTokenStep(step, peers.sum_by_collective)()[0]
+    found = kernel_step(step, peers.sum_by_collective)()[0]
     for block in step.model.blocks:
         block.add_up = peers.sum_of_own
-    own, own_wanted = TokenStep(step)()[0], step()[0]
+    own, own_wanted = kernel_step(step)()[0], step()[0]
     return {
         "shared": relative_error(found, wanted),
         "own": relative_error(own, own_wanted),
@@ -115,12 +115,12 @@ def shared(rank: Rank) -> dict[str, float]:
     }
 
 
-def check_ranks() -> None:
+def check_ranks(batch: int) -> None:
     bench = Bench(detect_node(), {}, plan=PLAN)
-    for errors in bench.ranks(shared, 2, backend="gloo"):
+    for errors in bench.ranks(shared, 2, batch, backend="gloo"):
         assert errors["shared"] < TOLERANCE and errors["own"] < TOLERANCE, errors
         assert errors["apart"] > 0.1, errors  # the other rank's part does matter
-    print("ranks")
+    print("ranks", batch)
 
 
 def check_likeliest() -> None:
@@ -158,6 +158,14 @@ if __name__ == "__main__":  # ranks import this file
     small = replace(LLAMA["tiny"], heads=6, hidden=96, intermediate=40, vocabulary=300)
     check_step(small, 20)
     check_step(small, 20, "int8")
+    batch_kernels.LEAST_TILES = 0  # one program for each tile
+    check_step(LLAMA["tiny"], 70, batch=16)
+    batch_kernels.LEAST_TILES = 96
+    check_step(LLAMA["tiny"], 32, batch=32)
+    small = replace(small, intermediate=96, vocabulary=320)
+    check_step(small, 20, "int8", batch=16)
+    check_step(LLAMA["tiny"], 20, "fp8", batch=16)
     check_likeliest()
-    check_ranks()
+    check_ranks(1)
+    check_ranks(16)
     check_benchmark()

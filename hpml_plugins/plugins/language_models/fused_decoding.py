@@ -1,5 +1,4 @@
-"""The benchmark `lm_decode_fused`: the decode step of one sequence by kernels of ours instead of
-the compiler's."""
+"""The benchmark `lm_decode_fused`: the decode step by kernels of ours instead of the compiler's."""
 
 from __future__ import annotations
 
@@ -24,33 +23,40 @@ from hpml_plugins.plugins.language_models.shapes import (
 )
 
 if TYPE_CHECKING:
-    from hpml_plugins.plugins.language_models.token_step import TokenStep
+    from hpml_plugins.plugins.language_models.inference import DecodeStep
+    from hpml_plugins.plugins.language_models.kernel_step import KernelStep
+    from hpml_plugins.plugins.language_models.peers import SumAndNorm
 
 #: Of the matrices, which are multiplied as bfloat16.
 FORMATS = ("bfloat16", "fp8", "int8")
+#: Sequences: one, or as many as products on tensor cores take at once.
+BATCHES = (1, 16, 32, 64, 128)
 
 
 def measure(
     bench: Bench, *, model: str, batch: int, context: int, format: str
 ) -> Mapping[str, Any]:
-    """Time the decode step of `lm_decode` for one sequence by five kernels of ours a layer, as one
-    CUDA graph: four products of a matrix and a vector, which include the norms, SwiGLU and the
-    additions, and the attention, which includes the rotary embedding. Each loads its matrix or
-    its cache before the previous kernel has ended.
+    """Time the decode step of `lm_decode` by five kernels of ours a layer, as one CUDA graph: four
+    products, which include the norms, SwiGLU and the additions, and the attention, which includes
+    the rotary embedding. Each starts before the previous kernel has ended.
+
+    One sequence: products of a matrix and a vector, which load their matrix while they wait.
+    Several: products on tensor cores.
     """
-    if batch != 1 or format not in FORMATS:
-        raise HpmlError(
-            f"the kernels are for one sequence in {', '.join(FORMATS)}, not for {batch} in {format}"
-        )
+    if format not in FORMATS:
+        raise HpmlError(f"there are no kernels for {format}; use one of {', '.join(FORMATS)}")
+    if batch not in BATCHES:
+        numbers = ", ".join(map(str, BATCHES))
+        raise HpmlError(f"there are no kernels for {batch} sequences; use one of {numbers}")
     shape = find_shape(model, LLAMA)
 
-    from hpml_plugins.plugins.language_models import inference, llama, token_step
+    from hpml_plugins.plugins.language_models import inference, llama
 
     bench.progress("filling weights and cache", 0.0)
     decoder = llama.Llama(shape, context, format, bench.device, bench.seed)
     step = inference.DecodeStep(decoder, batch, bench.seed)
     error = check_step(bench, step, format)
-    fused = by_kernels(bench, token_step.TokenStep(step))
+    fused = by_kernels(bench, kernel_step(step))
     bench.work(
         flop=decode_flop(shape, batch, context),
         bytes=decode_bytes(shape, batch, context, format),
@@ -67,7 +73,21 @@ def measure(
     }
 
 
-def by_kernels(bench: Bench, fused: TokenStep) -> Callable[[], object]:
+def kernel_step(step: DecodeStep, add_up: SumAndNorm | None = None) -> KernelStep:
+    """The step by our kernels for its number of sequences.
+
+    add_up: of ranks that share the decoder; None for a rank alone.
+    """
+    from hpml_plugins.plugins.language_models import batch_step, token_step
+
+    of_one = len(step.last) == 1
+    if add_up is None:
+        return token_step.TokenStep(step) if of_one else batch_step.BatchStep(step)
+    shared = token_step.SharedTokenStep if of_one else batch_step.SharedBatchStep
+    return shared(step, add_up)
+
+
+def by_kernels(bench: Bench, fused: KernelStep) -> Callable[[], object]:
     """The step, on a GPU as one CUDA graph, compared with the DecodeStep that it was made of, which
     is not compiled."""
     import torch
@@ -97,7 +117,7 @@ DECODE_FUSED = replace(
     DECODE,
     name="lm_decode_fused",
     measure=measure,
-    grid={"model": ("llama-3-8b",), "batch": (1,), "context": (2048,), "format": FORMATS},
+    grid={"model": ("llama-3-8b",), "batch": (1, 64), "context": (2048,), "format": FORMATS},
     description=(
         "One decode step of a decoder of Llama 3 8B's shape with random weights by five kernels of"
         " ours a layer, one CUDA graph, on one GPU."

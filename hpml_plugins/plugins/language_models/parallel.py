@@ -16,7 +16,7 @@ from hpml_plugins.plugins.language_models.decoding import (
     computes,
     fits,
 )
-from hpml_plugins.plugins.language_models.fused_decoding import by_kernels
+from hpml_plugins.plugins.language_models.fused_decoding import BATCHES, by_kernels, kernel_step
 from hpml_plugins.plugins.language_models.shapes import (
     LLAMA,
     PRODUCTS,
@@ -40,8 +40,9 @@ def measure(
     Tensor parallelism by torch's DTensor: a rank has some heads, their keys and values, and a part
     of the feed-forward block; each layer has two sums over the ranks. If the GPUs can access each
     other's memory, a sum, the addition and the norm after it are one kernel of ours; else the sum
-    is NCCL's all-reduce. On GPUs one sequence in bfloat16 is decoded as by `lm_decode_fused`, on
-    one rank too. Source: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3.
+    is NCCL's all-reduce. On GPUs the step is that of `lm_decode_fused`, on one rank too; compiled
+    in float32 and for other numbers of sequences. Source: Shoeybi et al., Megatron-LM, arXiv
+    1909.08053, section 3.
     """
     shape = find_shape(model, LLAMA)
     if format not in FORMATS:
@@ -132,12 +133,9 @@ def ready(bench: Bench, step: DecodeStep, add_up: SumAndNorm | None = None) -> C
 
     if bench.device == "cpu":
         return step
-    if len(step.last) > 1 or step.model.dtype != torch.bfloat16:
+    if len(step.last) not in BATCHES or step.model.dtype != torch.bfloat16:
         return compiled(bench, step)
-
-    from hpml_plugins.plugins.language_models.token_step import SharedTokenStep, TokenStep
-
-    return by_kernels(bench, SharedTokenStep(step, add_up) if add_up else TokenStep(step))
+    return by_kernels(bench, kernel_step(step, add_up))
 
 
 def without_others(rank: Rank, step: DecodeStep) -> Callable[[], object]:
@@ -211,8 +209,7 @@ PARALLEL = Benchmark(
     timeout=600,
     description=(
         "One decode step of a decoder of Llama 3 8B's shape, shared by several GPUs: tensor"
-        " parallelism by DTensor, one CUDA graph. One sequence by the kernels of `lm_decode_fused`,"
-        " several compiled."
+        " parallelism by DTensor, one CUDA graph, by the kernels of `lm_decode_fused`."
     ),
     terms={
         "batch": "sequences",

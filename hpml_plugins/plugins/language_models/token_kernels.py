@@ -21,7 +21,7 @@ from hpml_plugins.plugins.language_models.llama import EPSILON
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _placed(row, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def placed(row, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     """The place of a row if, for BLOCK > 0, it is in every second block of that many rows."""
     if BLOCK > 0:
         row = row // BLOCK * (2 * BLOCK) + row % BLOCK
@@ -31,17 +31,17 @@ def _placed(row, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator]
 def _tile(matrix, row, column, rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     inside = (row < rows)[:, None] & (column < WIDTH)[None, :]
-    there = matrix + _placed(row, BLOCK)[:, None] * WIDTH + column[None, :]
+    there = matrix + placed(row, BLOCK)[:, None] * WIDTH + column[None, :]
     return tl.load(there, mask=inside, other=0.0)
 
 
 @triton.jit
-def _floats(x, number, inside):  # type: ignore[no-untyped-def]
+def floats(x, number, inside):  # type: ignore[no-untyped-def]
     return tl.load(x + number, mask=inside, other=0.0).to(tl.float32)
 
 
 @triton.jit
-def _rounded(numbers):  # type: ignore[no-untyped-def]
+def rounded(numbers):  # type: ignore[no-untyped-def]
     return numbers.to(tl.bfloat16).to(tl.float32)
 
 
@@ -50,7 +50,7 @@ def _scaled(sums, scales, row, rows, BLOCK: tl.constexpr, SCALED: tl.constexpr):
     """The sums over columns, times the scale of each row."""
     result = tl.sum(sums, 1)
     if SCALED:
-        result *= _floats(scales, _placed(row, BLOCK), row < rows)
+        result *= floats(scales, placed(row, BLOCK), row < rows)
     return result
 
 
@@ -58,7 +58,7 @@ def _scaled(sums, scales, row, rows, BLOCK: tl.constexpr, SCALED: tl.constexpr):
 def _norm_factor(x, column, eps, WIDTH: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
     squares = tl.zeros([COLUMNS], tl.float32)
     for start in tl.static_range(0, WIDTH, COLUMNS):
-        numbers = _floats(x, start + column, start + column < WIDTH)
+        numbers = floats(x, start + column, start + column < WIDTH)
         squares += numbers * numbers
     return tl.rsqrt(tl.sum(squares) / WIDTH + eps)
 
@@ -106,10 +106,10 @@ def _product(  # type: ignore[no-untyped-def]
         gated_sums = tl.zeros([ROWS, COLUMNS], tl.float32)
         for start in tl.static_range(0, WIDTH, COLUMNS):
             inside = start + column < WIDTH
-            numbers = _floats(x, start + column, inside)
+            numbers = floats(x, start + column, inside)
             if NORMED:
-                scale = _floats(norm, start + column, inside)
-                numbers = _rounded(numbers * factor * scale)
+                scale = floats(norm, start + column, inside)
+                numbers = rounded(numbers * factor * scale)
             next_row = row
             next_column = start + COLUMNS + column
             if start + COLUMNS >= WIDTH:
@@ -124,19 +124,19 @@ def _product(  # type: ignore[no-untyped-def]
                 gated = next_gated
         result = _scaled(sums, scales, row, rows, GATED, SCALED)
         if GATED > 0:
-            gate = _rounded(result)
+            gate = rounded(result)
             others = _scaled(gated_sums, scales + GATED, row, rows, GATED, SCALED)
-            result = _rounded(gate * tl.sigmoid(gate)) * _rounded(others)
+            result = rounded(gate * tl.sigmoid(gate)) * rounded(others)
         if ADDED:
-            result += _floats(added, row, row < rows)
+            result += floats(added, row, row < rows)
         tl.store(y + row, result.to(tl.bfloat16), mask=row < rows)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _rotated(heads, row, number, inside, cos, sin, D: tl.constexpr):  # type: ignore[no-untyped-def]
+def rotated(heads, row, number, inside, cos, sin, D: tl.constexpr):  # type: ignore[no-untyped-def]
     """llama.rotate: halves swapped, the sine has the sign of the first half."""
-    numbers = _floats(heads, row * D + number, inside)
-    swapped = _floats(heads, row * D + (number + D // 2) % D, inside)
+    numbers = floats(heads, row * D + number, inside)
+    swapped = floats(heads, row * D + (number + D // 2) % D, inside)
     return (numbers * cos + swapped * sin).to(tl.bfloat16)
 
 
@@ -153,6 +153,7 @@ def _attend(  # type: ignore[no-untyped-def]
     mixed,
     scale,
     GROUP: tl.constexpr,
+    PADDED: tl.constexpr,
     QUERIES: tl.constexpr,
     D: tl.constexpr,
     TOKENS: tl.constexpr,
@@ -183,7 +184,7 @@ def _attend(  # type: ignore[no-untyped-def]
     own = qkv + head * (GROUP + 2) * D
     query = tl.arange(0, QUERIES)
     in_group = query < GROUP
-    queries = _rotated(
+    queries = rotated(
         own,
         query[:, None],
         number[None, :],
@@ -192,7 +193,7 @@ def _attend(  # type: ignore[no-untyped-def]
         sine[None, :],
         D,
     )
-    new_key = _rotated(own, GROUP, number, number < D, cosine, sine, D)
+    new_key = rotated(own, GROUP, number, number < D, cosine, sine, D)
     new_value = tl.load(own + (GROUP + 1) * D + number)
     newest = (token == position)[:, None]
     key = tl.where(newest, new_key[None, :], key)
@@ -216,22 +217,24 @@ def _attend(  # type: ignore[no-untyped-def]
     tl.debug_barrier()  # all threads have stored their part before one of them counts it
     ended = tl.atomic_add(counts + head, 1, sem="acq_rel") % splits
     if ended == splits - 1:
-        each = tl.arange(0, SPLITS)
-        known = each < splits
-        for one in tl.static_range(GROUP):
-            # .cg: other multiprocessors wrote this; the first-level cache may have what was before
-            there = parts + ((head * splits + each) * GROUP + one) * (D + 2)
-            tops = tl.load(there + D, mask=known, other=-1e30, cache_modifier=".cg")
-            factors = tl.exp2(tops - tl.max(tops, 0))
-            sums = tl.load(there + D + 1, mask=known, other=0.0, cache_modifier=".cg")
-            mixtures = tl.load(
-                there[:, None] + number[None, :],
-                mask=known[:, None],
-                other=0.0,
-                cache_modifier=".cg",
-            )
-            result = tl.sum(mixtures * factors[:, None], 0) / tl.sum(sums * factors, 0)
-            tl.store(mixed + (head * GROUP + one) * D + number, result.to(tl.bfloat16))
+        each = tl.arange(0, SPLITS)[:, None]
+        one = tl.arange(0, PADDED)[None, :]
+        known = (each < splits) & (one < GROUP)
+        there = parts + ((head * splits + each) * GROUP + one) * (D + 2)
+        # .cg: other multiprocessors wrote this; the first-level cache may have what was before
+        mixtures = tl.load(
+            there[:, :, None] + number[None, None, :],
+            mask=known[:, :, None],
+            other=0.0,
+            cache_modifier=".cg",
+        )
+        tops = tl.load(there + D, mask=known, other=-1e30, cache_modifier=".cg")
+        sums = tl.load(there + D + 1, mask=known, other=0.0, cache_modifier=".cg")
+        factors = tl.exp2(tops - tl.max(tops, 0)[None, :])
+        total = tl.sum(sums * factors, 0)
+        result = tl.sum(mixtures * factors[:, :, None], 0) / tl.maximum(total, 1e-30)[:, None]
+        there = mixed + (head * GROUP + tl.arange(0, PADDED))[:, None] * D + number[None, :]
+        tl.store(there, result.to(tl.bfloat16), mask=(tl.arange(0, PADDED) < GROUP)[:, None])
 
 
 @dataclass(frozen=True)
@@ -359,6 +362,7 @@ class Attention:
             mixed,
             log2(e) / self.head_dim**0.5,
             GROUP=self.group,
+            PADDED=triton.next_power_of_2(self.group),
             QUERIES=max(LEAST_ROWS, triton.next_power_of_2(self.group)),
             D=self.head_dim,
             TOKENS=TOKENS,
