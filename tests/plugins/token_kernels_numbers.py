@@ -158,7 +158,7 @@ if __name__ == "__main__":  # ranks import this file
     small = replace(LLAMA["tiny"], heads=6, hidden=96, intermediate=40, vocabulary=300)
     check_step(small, 20)
     check_step(small, 20, "int8")
-    batch_kernels.LEAST_TILES = 0  # one program for each tile
+    batch_kernels.LEAST_TILES = 1  # one program for each tile
     check_step(LLAMA["tiny"], 70, batch=16)
     batch_kernels.LEAST_TILES = 96
     check_step(LLAMA["tiny"], 32, batch=32)

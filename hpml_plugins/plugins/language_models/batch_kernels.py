@@ -19,6 +19,7 @@ from hpml_plugins.plugins.language_models.llama import EPSILON
 from hpml_plugins.plugins.language_models.token_kernels import (
     LEAST_ROWS,
     Matrix,
+    exactly,
     floats,
     launch_options,
     placed,
@@ -54,8 +55,8 @@ def _embed(  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator]
 def _tile(matrix, FACTORS: tl.constexpr, SCALED: tl.constexpr):  # type: ignore[no-untyped-def]
     numbers = tl.load(matrix)
-    if SCALED:  # the interpreter does not convert int8 into bfloat16
-        numbers = numbers.to(tl.float32)
+    if SCALED:
+        numbers = exactly(numbers, FACTORS == tl.bfloat16)  # noqa: SIM300  # a constexpr compares
     return numbers.to(FACTORS)
 
 
@@ -286,7 +287,8 @@ class Hidden:
 #: The fastest of those tried on an H200: of a tile of a matrix; loads in flight, at most; warps of
 #: a program.
 ROWS, COLUMNS, STAGES, WARPS = 64, 128, 4, 4
-#: With fewer tiles than this, two programs share the columns of a tile.
+#: With fewer tiles than this, several programs share the columns of a tile; of int8 and fp8, with
+#: fewer than twice as many.
 LEAST_TILES = 96
 #: Of the attention: tokens in a turn of the loop, loads in flight and warps.
 TOKENS, ATTENTION_STAGES, ATTENTION_WARPS = 32, 4, 2
@@ -334,7 +336,7 @@ class Products:
     """
 
     def __init__(self, device: Any) -> None:
-        self.counts = torch.zeros(LEAST_TILES, dtype=torch.int32, device=device)
+        self.counts = torch.zeros(2 * LEAST_TILES, dtype=torch.int32, device=device)
 
     def __call__(self, x: Any, matrix: Matrix, *, squares: Any = None, gated: int = 0) -> Any:
         """(sequences, outputs), bfloat16.
@@ -358,6 +360,12 @@ class Products:
         self.launch(x, matrix, y, added=hidden.x, norm=norm, new=new)
         return new
 
+    def splits(self, tiles: int, width: int, matrix: Matrix) -> int:
+        """How many programs share the columns of a tile: a power of two."""
+        least = LEAST_TILES if matrix.scales is None else 2 * LEAST_TILES
+        most = (width & -width) // LEAST_ROWS  # a factor of the width, of tiles that are not small
+        return min(most, int(triton.next_power_of_2(triton.cdiv(least, tiles))))
+
     def launch(
         self,
         x: Any,
@@ -373,12 +381,13 @@ class Products:
         """Fill y, and what else is in `new`."""
         (sequences, width), rows = x.shape, y.shape[1]
         tile = gcd(rows, ROWS)
-        splits = 2 if not gated and rows // tile < LEAST_TILES else 1
+        tiles = rows // tile
+        splits = 1 if gated else self.splits(tiles, width, matrix)
         parts = x.new_empty(splits * rows * sequences, dtype=torch.float32) if splits > 1 else x
         of_parts = 0 if squares is None else len(squares)
         columns, blocks = gcd(width // splits, COLUMNS), 2 if gated else 1
         dependent, options = launch_options(x.device)
-        _products[(rows // tile, splits)](
+        _products[(tiles, splits)](
             x,
             x if squares is None else squares,
             matrix.numbers,
