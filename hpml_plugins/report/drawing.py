@@ -26,8 +26,8 @@ from hpml_plugins.report.figures import (
     collect,
     find_looks,
     naming,
+    note_of,
     records_of,
-    regime_note,
     render,
     tabulate,
 )
@@ -216,7 +216,7 @@ def _drawable(
         figure,
         table,
         error,
-        regime_note(own),
+        note_of(figure, own),
         find_looks(own),
         own,
         drawing.traced,

@@ -30,7 +30,7 @@ MOST_NAMED = 6
 class Drawable:
     """A figure with its table, or with the error that its plugin raised.
 
-    note: which of its values are at settled clocks; empty if none.  looks: machine or card → its
+    note: see `note_of`.  looks: machine or card → its
     style.  records: from which the table was made.  traced: the result of `SitePage.trace`, and
     picture: its free drawing, if another process made them; picture_error: why it could not be
     drawn there.
@@ -130,7 +130,7 @@ def tabulate(
         own = records_of(figure, plugin.benchmarks, records, every_card)
         try:
             table = figure.table(own) if own else Table({})
-            note = regime_note(own)
+            note = note_of(figure, own)
             yield Drawable(
                 plugin.entry.name, figure, table, None, note, find_looks(own), own
             )
@@ -178,6 +178,13 @@ def find_looks(records: Iterable[Record]) -> dict[str, Look]:
             what_computes = record.gpu_type if record.gpus else cpu
             found[record.machine] = look(what_computes, len(record.gpus))
     return found
+
+
+def note_of(figure: Figure, records: Sequence[Record]) -> str:
+    """What the rows of a figure made from these Records are; empty if there is nothing to say."""
+    is_of_one = not figure.every_card and any(record.gpus for record in records)
+    of_one = "One card of each type: the newest Record of each point." if is_of_one else ""
+    return " ".join(filter(None, (of_one, regime_note(records))))
 
 
 def regime_note(records: Sequence[Record]) -> str:

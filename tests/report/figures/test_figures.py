@@ -28,7 +28,7 @@ from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.published import gpu_types
 from hpml_plugins.registry import PluginEntry
 from hpml_plugins.report.charts import COLOURS, GREY, complete, look, without_cpus
-from hpml_plugins.report.figures import Drawable, collect, render, tabulate
+from hpml_plugins.report.figures import Drawable, collect, note_of, render, tabulate
 from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 from hpml_plugins.store import current_records
 
@@ -468,6 +468,17 @@ def test_a_figure_says_which_of_its_points_are_sustained_rates(load: Load) -> No
         assert "1 of 2 points are sustained rates" in made.note
         assert "(size=1000)" in made.note
     assert {made.note for made in tabulate(plugin, collect(plugin), RECORDS)} == {""}
+
+
+def test_a_figure_of_gpus_says_that_it_is_of_one_card_unless_it_has_every_card() -> None:
+    told = "One card of each type: the newest Record of each point."
+    of_one, of_all = (
+        Figure("of", "Of", ("toy",), lambda records: Table({}), every_card=every)
+        for every in (False, True)
+    )
+    on_a_card = a_record(gpu="NVIDIA H200", card="GPU-1")
+    assert note_of(of_one, [on_a_card]) == told
+    assert note_of(of_all, [on_a_card]) == note_of(of_one, [a_record()]) == ""
 
 
 def test_of_a_table_with_nothing_to_draw_there_is_no_chart() -> None:
