@@ -449,7 +449,7 @@ def test_the_kernel_of_peers_adds_up_sends_and_normalises() -> None:
 def test_our_kernels_agree_with_the_step() -> None:
     lines = interpreted("token_kernels_numbers.py")
     assert [line.split()[0] for line in lines[:-1]] == (
-        9 * ["product"] + 8 * ["step"] + ["likeliest"] + 2 * ["ranks"]
+        9 * ["product"] + 9 * ["step"] + ["likeliest"] + 2 * ["ranks"]
     )
     assert lines[-1] == "time rate"
 

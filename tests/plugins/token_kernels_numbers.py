@@ -18,6 +18,7 @@ from hpml_plugins.plugins.language_models import (
     llama,
     peers,
     sharing,
+    token_kernels,
 )
 from hpml_plugins.plugins.language_models.fused_decoding import kernel_step
 from hpml_plugins.plugins.language_models.inference import relative_error
@@ -154,7 +155,10 @@ if __name__ == "__main__":  # ranks import this file
         check_product(12, 40, 0, format)
         check_product(12, 40, 4, format)
     check_step(LLAMA["tiny"], 64)
+    token_kernels.CHUNK = 2
     check_step(LLAMA["tiny"], 150)  # three parts of the cache, one of them not full
+    token_kernels.CHUNK = 32
+    check_step(LLAMA["tiny"], 150)
     small = replace(LLAMA["tiny"], heads=6, hidden=96, intermediate=40, vocabulary=300)
     check_step(small, 20)
     check_step(small, 20, "int8")

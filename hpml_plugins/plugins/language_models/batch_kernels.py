@@ -15,13 +15,13 @@ import torch
 import triton
 import triton.language as tl
 
+from hpml_plugins.plugins.language_models.dependent_launch import launch_options
 from hpml_plugins.plugins.language_models.llama import EPSILON
 from hpml_plugins.plugins.language_models.token_kernels import (
     LEAST_ROWS,
     Matrix,
     exactly,
     floats,
-    launch_options,
     placed,
     rotated,
     rounded,

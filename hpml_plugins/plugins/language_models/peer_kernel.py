@@ -7,6 +7,8 @@ import torch
 import triton
 import triton.language as tl
 
+from hpml_plugins.plugins.language_models.dependent_launch import launch_options
+
 #: Of a thread block, which has one row.
 WARPS = 8
 
@@ -126,9 +128,7 @@ def sum_and_norm(
     """
     sums, normed = torch.empty_like(x), torch.empty_like(x)
     half = x.shape[-1] // 2
-    # dependent launch: from compute capability 9
-    dependent = x.is_cuda and torch.cuda.get_device_capability(x.device) >= (9, 0)
-    options = {"launch_pdl": True} if dependent else {}
+    dependent, options = launch_options(x.device)
     _sum_and_norm[(x.numel() // 2 // half,)](
         *(each.view(torch.int32) for each in (partial, x, weight, sums, normed)),
         buffer,

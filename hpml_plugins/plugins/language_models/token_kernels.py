@@ -17,6 +17,7 @@ import torch
 import triton
 import triton.language as tl
 
+from hpml_plugins.plugins.language_models.dependent_launch import launch_options
 from hpml_plugins.plugins.language_models.llama import EPSILON
 
 
@@ -206,7 +207,7 @@ def _attend(  # type: ignore[no-untyped-def]
     QUERIES: tl.constexpr,
     D: tl.constexpr,
     TOKENS: tl.constexpr,
-    SPLITS: tl.constexpr,
+    CHUNK: tl.constexpr,
     FACTORS: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):
@@ -266,24 +267,33 @@ def _attend(  # type: ignore[no-untyped-def]
     tl.debug_barrier()  # all threads have stored their part before one of them counts it
     ended = tl.atomic_add(counts + head, 1, sem="acq_rel") % splits
     if ended == splits - 1:
-        each = tl.arange(0, SPLITS)[:, None]
-        one = tl.arange(0, PADDED)[None, :]
-        known = (each < splits) & (one < GROUP)
-        there = parts + ((head * splits + each) * GROUP + one) * (D + 2)
-        # .cg: other multiprocessors wrote this; the first-level cache may have what was before
-        mixtures = tl.load(
-            there[:, :, None] + number[None, None, :],
-            mask=known[:, :, None],
-            other=0.0,
-            cache_modifier=".cg",
-        )
-        tops = tl.load(there + D, mask=known, other=-1e30, cache_modifier=".cg")
-        sums = tl.load(there + D + 1, mask=known, other=0.0, cache_modifier=".cg")
-        factors = tl.exp2(tops - tl.max(tops, 0)[None, :])
-        total = tl.sum(sums * factors, 0)
-        result = tl.sum(mixtures * factors[:, :, None], 0) / tl.maximum(total, 1e-30)[:, None]
-        there = mixed + (head * GROUP + tl.arange(0, PADDED))[:, None] * D + number[None, :]
-        tl.store(there, result.to(tl.bfloat16), mask=(tl.arange(0, PADDED) < GROUP)[:, None])
+        one = tl.arange(0, PADDED)
+        top = tl.full([PADDED], -1e30, tl.float32)
+        total = tl.zeros([PADDED], tl.float32)
+        mixture = tl.zeros([PADDED, D], tl.float32)
+        for start in range(0, splits, CHUNK):
+            each = start + tl.arange(0, CHUNK)[:, None]
+            known = (each < splits) & (one < GROUP)[None, :]
+            there = parts + ((head * splits + each) * GROUP + one[None, :]) * (D + 2)
+            # .cg: other multiprocessors wrote this; the first-level cache may have what was before
+            mixtures = tl.load(
+                there[:, :, None] + number[None, None, :],
+                mask=known[:, :, None],
+                other=0.0,
+                cache_modifier=".cg",
+            )
+            tops = tl.load(there + D, mask=known, other=-1e30, cache_modifier=".cg")
+            sums = tl.load(there + D + 1, mask=known, other=0.0, cache_modifier=".cg")
+            new_top = tl.maximum(top, tl.max(tops, 0))
+            correction = tl.exp2(top - new_top)
+            factors = tl.exp2(tops - new_top[None, :])
+            total = total * correction + tl.sum(sums * factors, 0)
+            of_chunk = tl.sum(mixtures * factors[:, :, None], 0)
+            mixture = mixture * correction[:, None] + of_chunk
+            top = new_top
+        result = mixture / tl.maximum(total, 1e-30)[:, None]
+        there = mixed + (head * GROUP + one)[:, None] * D + number[None, :]
+        tl.store(there, result.to(tl.bfloat16), mask=(one < GROUP)[:, None])
 
 
 @dataclass(frozen=True)
@@ -317,15 +327,10 @@ WIDE_BYTE_TILES, GATED_BYTE_TILES = Tiling(4, 2048, 4, 6), Tiling(8, 512, 4, 6)
 PACK = 16
 #: Tokens of the cache that a program of the attention has, and its warps.
 TOKENS, ATTENTION_WARPS = 64, 4
+#: Parts of the cache that are combined at once, at most.
+CHUNK = 32
 #: The least rows of a factor of a product on tensor cores.
 LEAST_ROWS = 16
-
-
-@cache
-def launch_options(device: torch.device) -> tuple[bool, dict[str, Any]]:
-    """Whether kernels start while the previous one runs, and how they are launched then."""
-    dependent = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
-    return dependent, {"launch_pdl": True} if dependent else {}
 
 
 @cache
@@ -427,7 +432,7 @@ class Attention:
             QUERIES=max(LEAST_ROWS, triton.next_power_of_2(self.group)),
             D=self.head_dim,
             TOKENS=TOKENS,
-            SPLITS=triton.next_power_of_2(self.splits),
+            CHUNK=min(CHUNK, triton.next_power_of_2(self.splits)),
             # the interpreter multiplies the bits of bfloat16
             FACTORS=tl.bfloat16 if qkv.is_cuda else tl.float32,
             DEPENDENT=dependent,
