@@ -22,8 +22,8 @@ from hpml_plugins.plugins.language_models.token_kernels import (
     Matrix,
     exactly,
     floats,
+    new_token,
     placed,
-    rotated,
     rounded,
 )
 
@@ -239,11 +239,7 @@ def _attend(  # type: ignore[no-untyped-def]
         tl.extra.cuda.gdc_wait()
 
     own = qkv + (sequence * HEADS + head) * (GROUP + 2) * D
-    queries = rotated(
-        own, query[:, None], number[None, :], in_group[:, None], cosine[None, :], sine[None, :], D
-    )
-    new_key = rotated(own, GROUP, number, number < D, cosine, sine, D)
-    new_value = tl.load(own + (GROUP + 1) * D + number)
+    queries, new_key, new_value = new_token(own, cosine, sine, GROUP, QUERIES, D)
     newest = position * HEADS * D + number
     tl.store(keys + newest, new_key)
     tl.store(values + newest, new_value)

@@ -183,11 +183,23 @@ def _product(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def rotated(heads, row, number, inside, cos, sin, D: tl.constexpr):  # type: ignore[no-untyped-def]
+def _rotated(heads, row, number, inside, cos, sin, D: tl.constexpr):  # type: ignore[no-untyped-def]
     """llama.rotate: halves swapped, the sine has the sign of the first half."""
     numbers = floats(heads, row * D + number, inside)
     swapped = floats(heads, row * D + (number + D // 2) % D, inside)
     return (numbers * cos + swapped * sin).to(tl.bfloat16)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def new_token(own, cos, sin, GROUP: tl.constexpr, QUERIES: tl.constexpr, D: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Rotated queries (QUERIES, D) of a head of keys, zero after GROUP of them, its rotated key and
+    its value, (D,).  own: its part of a sequence's products.  cos, sin: (D,), float32."""
+    query = tl.arange(0, QUERIES)[:, None]
+    number = tl.arange(0, D)
+    queries = _rotated(own, query, number[None, :], query < GROUP, cos[None, :], sin[None, :], D)
+    key = _rotated(own, GROUP, number, number < D, cos, sin, D)
+    value = tl.load(own + (GROUP + 1) * D + number)
+    return queries, key, value
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -231,20 +243,10 @@ def _attend(  # type: ignore[no-untyped-def]
     if DEPENDENT:
         tl.extra.cuda.gdc_wait()
 
-    own = qkv + head * (GROUP + 2) * D
     query = tl.arange(0, QUERIES)
     in_group = query < GROUP
-    queries = rotated(
-        own,
-        query[:, None],
-        number[None, :],
-        in_group[:, None],
-        cosine[None, :],
-        sine[None, :],
-        D,
-    )
-    new_key = rotated(own, GROUP, number, number < D, cosine, sine, D)
-    new_value = tl.load(own + (GROUP + 1) * D + number)
+    own = qkv + head * (GROUP + 2) * D
+    queries, new_key, new_value = new_token(own, cosine, sine, GROUP, QUERIES, D)
     newest = (token == position)[:, None]
     key = tl.where(newest, new_key[None, :], key)
     value = tl.where(newest, new_value[None, :], value)
