@@ -340,6 +340,19 @@ def test_the_compiled_graph_agrees_with_the_step(
     decoding.compiled(Bench(node, {}, plan=SHORT), step)
 
 
+@needs_gpu
+@pytest.mark.parametrize("batch", [1, 16, 64])
+@pytest.mark.parametrize("format", fused_decoding.FORMATS)
+def test_our_kernels_on_a_gpu_agree_with_the_step(
+    format: str, batch: int, node: Node
+) -> None:
+    bench = Bench(node, {}, plan=SHORT)
+    model = llama.Llama(DEEP, 64, format, "cuda", seed=0)
+    step = inference.DecodeStep(model, batch, seed=0)
+    decoding.check_step(bench, step, format)
+    fused_decoding.by_kernels(bench, fused_decoding.kernel_step(step))
+
+
 def test_prefill_is_measured_on_the_cpu(node: Node) -> None:
     record = measured(prefill.PREFILL_CPU, node)
     assert (record.status, record.reason) == ("ok", "")
