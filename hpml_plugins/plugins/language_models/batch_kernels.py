@@ -40,7 +40,7 @@ def _embed(  # type: ignore[no-untyped-def]
     WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """A program has one sequence."""
+    """A program has one sequence: the fields of Hidden, of its row of the embedding."""
     sequence = tl.program_id(0)
     column = tl.arange(0, COLUMNS)
     inside = column < WIDTH
@@ -140,7 +140,11 @@ def _products(  # type: ignore[no-untyped-def]
     DEPENDENT: tl.constexpr,
 ):
     """A program has ROWS of y and a part of the columns; the last one of those rows to end adds up
-    what all parts have found."""
+    what all parts have found.
+
+    SQUARES: parts of the sums of x². With them, the result is that of the normed x: the norm's
+    factor is the same for all numbers of a sequence, so the sums are multiplied by it.
+    """
     if DEPENDENT:
         tl.extra.cuda.gdc_launch_dependents()
     tile = tl.program_id(0)
@@ -153,7 +157,7 @@ def _products(  # type: ignore[no-untyped-def]
     if DEPENDENT:
         tl.extra.cuda.gdc_wait()
 
-    if SQUARES > 0:  # before the loop, which hides the time that it takes
+    if SQUARES > 0:  # loaded before the loop, which hides the time that this takes
         part = tl.arange(0, PADDED)[:, None]
         own = squares + part * SEQUENCES + sequence[None, :]
         of_parts = tl.load(own, mask=part < SQUARES, other=0.0)
@@ -280,8 +284,8 @@ class Hidden:
     squares: Any
 
 
-#: The fastest of those tried on an H200: of a tile of a matrix; loads in flight, at most; warps of
-#: a program.
+#: The fastest of those tried on an H200: rows and columns of a tile of a matrix; the most loads in
+#: flight; warps of a program.
 ROWS, COLUMNS, STAGES, WARPS = 64, 128, 4, 4
 #: With fewer tiles than this, several programs share the columns of a tile; of int8 and fp8, with
 #: fewer than twice as many.
@@ -293,7 +297,8 @@ TOKENS, ATTENTION_STAGES, ATTENTION_WARPS = 32, 4, 2
 def stages(columns: int, rows: int, device: Any) -> int:
     """As many of STAGES as the shared memory of a multiprocessor holds.
 
-    columns, rows: of a stage, bfloat16; rows of the matrix and of the sequences.
+    columns, rows: of the tiles that a stage loads, bfloat16; rows of the matrix and sequences
+    together.
     """
     if device.type != "cuda":
         return STAGES
@@ -337,15 +342,15 @@ class Products:
     def __call__(self, x: Any, matrix: Matrix, *, squares: Any = None, gated: int = 0) -> Any:
         """(sequences, outputs), bfloat16.
 
-        squares: of a Hidden, whose numbers x are by the norm's weight.  gated: as for
-        token_kernels.product.
+        squares: those of a Hidden if x is its `weighted`: the products are of the normed numbers.
+        gated: as for token_kernels.product.
         """
         y = x.new_empty(len(x), len(matrix.numbers) // (2 if gated else 1))
         self.launch(x, matrix, y, squares=squares, gated=gated)
         return y
 
     def of_normed(self, hidden: Hidden, matrix: Matrix, *, gated: int = 0) -> Any:
-        """The same of the normed numbers."""
+        """The products of a Hidden's normed numbers, (sequences, outputs), bfloat16."""
         return self(hidden.weighted, matrix, squares=hidden.squares, gated=gated)
 
     def added(self, x: Any, matrix: Matrix, hidden: Hidden, norm: Any) -> Hidden:
@@ -359,7 +364,8 @@ class Products:
     def splits(self, tiles: int, width: int, matrix: Matrix) -> int:
         """How many programs share the columns of a tile: a power of two."""
         least = LEAST_TILES if matrix.scales is None else 2 * LEAST_TILES
-        most = (width & -width) // LEAST_ROWS  # a factor of the width, of tiles that are not small
+        # each program has a multiple of LEAST_ROWS columns
+        most = (width & -width) // LEAST_ROWS
         return min(most, int(triton.next_power_of_2(triton.cdiv(least, tiles))))
 
     def launch(
