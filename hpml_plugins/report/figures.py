@@ -182,9 +182,13 @@ def find_looks(records: Iterable[Record]) -> dict[str, Look]:
 
 def note_of(figure: Figure, records: Sequence[Record]) -> str:
     """What the rows of a figure made from these Records are; empty if there is nothing to say."""
-    is_of_one = not figure.every_card and any(record.gpus for record in records)
-    of_one = "One card of each type: the newest Record of each point." if is_of_one else ""
-    return " ".join(filter(None, (of_one, regime_note(records))))
+    is_of_newest = not figure.every_card and any(record.gpus for record in records)
+    newest = (
+        "From the newest Record of each point, not the mean over the cards."
+        if is_of_newest
+        else ""
+    )
+    return " ".join(filter(None, (newest, regime_note(records))))
 
 
 def regime_note(records: Sequence[Record]) -> str:

@@ -470,8 +470,10 @@ def test_a_figure_says_which_of_its_points_are_sustained_rates(load: Load) -> No
     assert {made.note for made in tabulate(plugin, collect(plugin), RECORDS)} == {""}
 
 
-def test_a_figure_of_gpus_says_that_it_is_of_one_card_unless_it_has_every_card() -> None:
-    told = "One card of each type: the newest Record of each point."
+def test_a_figure_of_gpus_says_that_it_is_of_the_newest_records_unless_it_has_every_card() -> (
+    None
+):
+    told = "From the newest Record of each point, not the mean over the cards."
     of_one, of_all = (
         Figure("of", "Of", ("toy",), lambda records: Table({}), every_card=every)
         for every in (False, True)
