@@ -21,6 +21,7 @@ from hpml_plugins.plugins.language_models.token_kernels import (
     LEAST_ROWS,
     Matrix,
     exactly,
+    factors,
     floats,
     new_token,
     placed,
@@ -53,11 +54,11 @@ def _embed(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _tile(matrix, FACTORS: tl.constexpr, SCALED: tl.constexpr):  # type: ignore[no-untyped-def]
+def _tile(matrix, SCALED: tl.constexpr, COMPILED: tl.constexpr):  # type: ignore[no-untyped-def]
     numbers = tl.load(matrix)
     if SCALED:
-        numbers = exactly(numbers, FACTORS == tl.bfloat16)  # noqa: SIM300  # a constexpr compares
-    return numbers.to(FACTORS)
+        numbers = exactly(numbers, COMPILED)
+    return factors(numbers, COMPILED)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -73,7 +74,7 @@ def _sums(  # type: ignore[no-untyped-def]
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     STAGES: tl.constexpr,
-    FACTORS: tl.constexpr,
+    COMPILED: tl.constexpr,
 ):
     """Of ROWS rows over SHARE columns from `begin` on: of the matrix or its gate, and of the rows
     that the gate multiplies.  matrix: the rows' first numbers, (ROWS, 1)."""
@@ -83,10 +84,10 @@ def _sums(  # type: ignore[no-untyped-def]
     for start in tl.range(begin, begin + SHARE, COLUMNS, num_stages=STAGES):
         column = start + tl.arange(0, COLUMNS)
         numbers = tl.load(x + tl.arange(0, SEQUENCES)[None, :] * WIDTH + column[:, None])
-        numbers = numbers.to(FACTORS)
-        sums = tl.dot(_tile(matrix + column[None, :], FACTORS, SCALED), numbers, sums)
+        numbers = factors(numbers, COMPILED)
+        sums = tl.dot(_tile(matrix + column[None, :], SCALED, COMPILED), numbers, sums)
         if GATED > 0:
-            gated = _tile(multiplied + column[None, :], FACTORS, SCALED)
+            gated = _tile(multiplied + column[None, :], SCALED, COMPILED)
             gated_sums = tl.dot(gated, numbers, gated_sums)
     return sums, gated_sums
 
@@ -136,7 +137,7 @@ def _products(  # type: ignore[no-untyped-def]
     COLUMNS: tl.constexpr,
     SPLITS: tl.constexpr,
     STAGES: tl.constexpr,
-    FACTORS: tl.constexpr,
+    COMPILED: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):
     """A program has ROWS of y and a part of the columns; the last one of those rows to end adds up
@@ -173,7 +174,7 @@ def _products(  # type: ignore[no-untyped-def]
         ROWS,
         COLUMNS,
         STAGES,
-        FACTORS,
+        COMPILED,
     )
 
     is_last = True
@@ -221,7 +222,7 @@ def _attend(  # type: ignore[no-untyped-def]
     D: tl.constexpr,
     TOKENS: tl.constexpr,
     STAGES: tl.constexpr,
-    FACTORS: tl.constexpr,
+    COMPILED: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):
     """A program has one head of keys of one sequence: the new token first, then those of the cache,
@@ -258,15 +259,16 @@ def _attend(  # type: ignore[no-untyped-def]
         there = token[:, None] * (HEADS * D) + number[None, :]
         key = tl.load(keys + there, mask=earlier[:, None], other=0.0)
         value = tl.load(values + there, mask=earlier[:, None], other=0.0)
-        scores = tl.dot(queries.to(FACTORS), key.trans().to(FACTORS)) * scale
+        scores = tl.dot(factors(queries, COMPILED), factors(key.trans(), COMPILED)) * scale
         scores = tl.where(earlier[None, :], scores, float("-inf"))
         new_largest = tl.maximum(largest, tl.max(scores, 1))
         correction = tl.exp2(largest - new_largest)
         shares = tl.exp2(scores - new_largest[:, None])
         largest = new_largest
         total = total * correction + tl.sum(shares, 1)
-        factors = shares.to(tl.bfloat16).to(FACTORS)
-        mixture = tl.dot(factors, value.to(FACTORS), mixture * correction[:, None])
+        of_values = factors(shares.to(tl.bfloat16), COMPILED)
+        mixture *= correction[:, None]
+        mixture = tl.dot(of_values, factors(value, COMPILED), mixture)
     there = mixed + ((sequence * HEADS + head) * GROUP + query)[:, None] * D + number[None, :]
     tl.store(there, (mixture / total[:, None]).to(tl.bfloat16), mask=in_group[:, None])
 
@@ -304,6 +306,14 @@ def stages(columns: int, rows: int, device: Any) -> int:
         return STAGES
     memory = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
     return max(1, min(STAGES, int(memory) // (2 * columns * rows)))
+
+
+def splits_of(tiles: int, width: int, matrix: Matrix) -> int:
+    """How many programs share the columns of a tile: a power of two."""
+    least = LEAST_TILES if matrix.scales is None else 2 * LEAST_TILES
+    # each program has a multiple of LEAST_ROWS columns
+    most = (width & -width) // LEAST_ROWS
+    return min(most, int(triton.next_power_of_2(triton.cdiv(least, tiles))))
 
 
 def embed(tokens: Any, table: Any, norm: Any) -> Hidden:
@@ -361,13 +371,6 @@ class Products:
         self.launch(x, matrix, y, added=hidden.x, norm=norm, new=new)
         return new
 
-    def splits(self, tiles: int, width: int, matrix: Matrix) -> int:
-        """How many programs share the columns of a tile: a power of two."""
-        least = LEAST_TILES if matrix.scales is None else 2 * LEAST_TILES
-        # each program has a multiple of LEAST_ROWS columns
-        most = (width & -width) // LEAST_ROWS
-        return min(most, int(triton.next_power_of_2(triton.cdiv(least, tiles))))
-
     def launch(
         self,
         x: Any,
@@ -384,7 +387,7 @@ class Products:
         (sequences, width), rows = x.shape, y.shape[1]
         tile = gcd(rows, ROWS)
         tiles = rows // tile
-        splits = 1 if gated else self.splits(tiles, width, matrix)
+        splits = 1 if gated else splits_of(tiles, width, matrix)
         parts = x.new_empty(splits * rows * sequences, dtype=torch.float32) if splits > 1 else x
         of_parts = 0 if squares is None else len(squares)
         columns, blocks = gcd(width // splits, COLUMNS), 2 if gated else 1
@@ -411,8 +414,7 @@ class Products:
             COLUMNS=columns,
             SPLITS=splits,
             STAGES=stages(columns, blocks * tile + sequences, x.device),
-            # the interpreter multiplies the bits of bfloat16
-            FACTORS=tl.bfloat16 if x.is_cuda else tl.float32,
+            COMPILED=x.is_cuda,
             DEPENDENT=dependent,
             num_warps=WARPS,
             **options,
@@ -447,7 +449,7 @@ def attend(qkv: Any, keys: Any, values: Any, place: Any) -> Any:
         D=head_dim,
         TOKENS=TOKENS,
         STAGES=ATTENTION_STAGES,
-        FACTORS=tl.bfloat16 if qkv.is_cuda else tl.float32,
+        COMPILED=qkv.is_cuda,
         DEPENDENT=dependent,
         num_warps=ATTENTION_WARPS,
         **options,

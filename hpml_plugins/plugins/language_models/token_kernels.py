@@ -60,8 +60,8 @@ def exactly(numbers, COMPILED: tl.constexpr):  # type: ignore[no-untyped-def]
     """bfloat16, fp8 or int8 as float32.
 
     int8, four at once, which is faster than the instruction for one: 128 is added, the bytes become
-    the low ones of float16 numbers from 1024 on, and 1152 is subtracted. COMPILED: not by the
-    interpreter, which knows no assembly.
+    the low ones of float16 numbers from 1024 on, and 1152 is subtracted. The interpreter knows no
+    assembly.
     """
     if COMPILED and numbers.dtype == tl.int8:
         numbers = tl.inline_asm_elementwise(
@@ -83,6 +83,13 @@ def exactly(numbers, COMPILED: tl.constexpr):  # type: ignore[no-untyped-def]
             pack=4,
         )
     return numbers.to(tl.float32)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def factors(numbers, COMPILED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """bfloat16 or float32 as factors of a product on tensor cores; the interpreter would multiply
+    the bits of bfloat16."""
+    return numbers.to(tl.bfloat16 if COMPILED else tl.float32)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -220,7 +227,7 @@ def _attend(  # type: ignore[no-untyped-def]
     D: tl.constexpr,
     TOKENS: tl.constexpr,
     CHUNK: tl.constexpr,
-    FACTORS: tl.constexpr,
+    COMPILED: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):
     """A program has TOKENS of the cache of one head of keys; the last one of a head to end combines
@@ -254,12 +261,13 @@ def _attend(  # type: ignore[no-untyped-def]
     tl.store(values + place, value, mask=newest)
 
     # the scale includes log2(e): powers of 2 are faster than those of e
-    scores = tl.dot(queries.to(FACTORS), key.trans().to(FACTORS)) * scale
+    scores = tl.dot(factors(queries, COMPILED), factors(key.trans(), COMPILED)) * scale
     scores = tl.where((token <= position)[None, :], scores, float("-inf"))
     # of a program whose tokens are all later, the largest score is no number that can be subtracted
     largest = tl.maximum(tl.max(scores, 1), -1e30)
     shares = tl.exp2(scores - largest[:, None])
-    found = tl.dot(shares.to(tl.bfloat16).to(FACTORS), value.to(FACTORS))
+    of_values = factors(shares.to(tl.bfloat16), COMPILED)
+    found = tl.dot(of_values, factors(value, COMPILED))
     # (heads, splits, GROUP, D + 2): a mixture of values, the largest score, the sum of the shares
     part = parts + ((head * splits + split) * GROUP + query) * (D + 2)
     tl.store(part[:, None] + number[None, :], found, mask=in_group[:, None])
@@ -288,9 +296,9 @@ def _attend(  # type: ignore[no-untyped-def]
             sums = tl.load(there + D + 1, mask=known, other=0.0, cache_modifier=".cg")
             new_top = tl.maximum(top, tl.max(tops, 0))
             correction = tl.exp2(top - new_top)
-            factors = tl.exp2(tops - new_top[None, :])
-            total = total * correction + tl.sum(sums * factors, 0)
-            of_chunk = tl.sum(mixtures * factors[:, :, None], 0)
+            weights = tl.exp2(tops - new_top[None, :])
+            total = total * correction + tl.sum(sums * weights, 0)
+            of_chunk = tl.sum(mixtures * weights[:, :, None], 0)
             mixture = mixture * correction[:, None] + of_chunk
             top = new_top
         result = mixture / tl.maximum(total, 1e-30)[:, None]
@@ -435,8 +443,7 @@ class Attention:
             D=self.head_dim,
             TOKENS=TOKENS,
             CHUNK=min(CHUNK, triton.next_power_of_2(self.splits)),
-            # the interpreter multiplies the bits of bfloat16
-            FACTORS=tl.bfloat16 if qkv.is_cuda else tl.float32,
+            COMPILED=qkv.is_cuda,
             DEPENDENT=dependent,
             num_warps=ATTENTION_WARPS,
             **options,
