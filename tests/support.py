@@ -219,8 +219,8 @@ ALONE = "HPML_TEST_ALONE"
 
 
 def in_a_child(test: Callable[..., None]) -> Callable[..., None]:
-    """The test in a fork of its own: after a backward pass in this process, those of its later
-    forks would fail.
+    """The test in a fork of its own: torch's tensors without data, which its compilers use, would
+    make this process's next backward pass start threads, after which those of its forks fail.
 
     The fork computes on one thread: where this process has started OpenMP's threads, a fork that
     asks for several waits for ever for threads it does not have.

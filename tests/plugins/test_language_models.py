@@ -479,6 +479,7 @@ def test_our_kernels_are_for_some_batches_and_formats(node: Node) -> None:
             )
 
 
+@in_a_child
 def test_the_sum_of_peers_is_one_operation_to_the_compiler() -> None:
     pytest.importorskip("triton")
     from torch._subclasses import FakeTensorMode
