@@ -48,12 +48,16 @@ class DeclaredWork(msgspec.Struct, frozen=True, omit_defaults=True):
         """The shortest time that the limits of each device allow, divided by the measured time, 0
         to 1.
 
-        This is the share of the roofline at this intensity; None if no limit for the declared work
-        is known. Source: Williams, Waterman, Patterson, Roofline, Commun. ACM 52 (2009).
+        This is the share of the roofline at this intensity; None without declared work, and if one
+        of its limits is unknown, because that one may be what bounds it. Source: Williams,
+        Waterman, Patterson, Roofline, Commun. ACM 52 (2009).
         """
-        known = ((self.flop, limit.flop), (self.bytes, limit.bytes))
-        shortest = max(
-            (amount / highest for amount, highest in known if amount and highest),
-            default=None,
-        )
-        return shortest / max(1, self.gpus) / seconds if shortest and seconds else None
+        times = [
+            amount / highest if highest else None
+            for amount, highest in ((self.flop, limit.flop), (self.bytes, limit.bytes))
+            if amount
+        ]
+        known = [time for time in times if time is not None]
+        if not known or len(known) < len(times) or not seconds:
+            return None
+        return max(known) / max(1, self.gpus) / seconds

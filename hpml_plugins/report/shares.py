@@ -3,6 +3,7 @@ work of its benchmark."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ class Roof:
             for name, work in record.work.items():
                 if work.roof and (seconds := record.median(name)):
                     for kind, amount in ((work.dtype, work.flop), ("bytes", work.bytes)):
+                        if not amount:
+                            continue
                         key = (work.gpus > 0, kind)
                         rate = amount / seconds / max(1, work.gpus)
                         self._highest[key] = max(self._highest.get(key, 0.0), rate)
@@ -56,11 +59,13 @@ def shares(record: Record, roof: Roof, metric: str = "") -> dict[str, str]:
     if found is None:
         return {}
     work, seconds = found
+    published = _published(record, work)
+    measured = _binding(work, roof.limit(work), published)
     texts = {
         INTENSITY: quantity(work.intensity, "FLOP/B") if work.intensity else "",
-        OF_PEAK: _share_text(work, seconds, _published(record, work)),
+        OF_PEAK: _share_text(work, seconds, published),
         # except of itself
-        OF_ROOF: "" if work.roof else _share_text(work, seconds, roof.limit(work)),
+        OF_ROOF: "" if work.roof else _share_text(work, seconds, measured),
     }
     return {title: text for title, text in texts.items() if text}
 
@@ -69,10 +74,10 @@ def share_of_peak(record: Record, metric: str, value: float) -> float | None:
     """The value of a metric of this point as a share of the published peak, 0 to 1.
 
     value: instead of the Record's own, such as the mean over several cards.  None if the benchmark
-    declares no work for this metric, or if no peak is published.
+    declares no work for this metric, if the Record does not have it, or if no peak is published.
     """
     found = _work_of(record, metric)
-    if found is None:
+    if found is None or metric not in record.metrics:
         return None
     work, seconds = found
     share = work.share(seconds, _published(record, work))
@@ -133,6 +138,19 @@ def _published(record: Record, work: DeclaredWork) -> Limit:
     types = {_type_of(gpu) for gpu in record.gpus[: work.gpus]}
     card = types.pop() if len(types) == 1 else None
     return Limit(card.peak(work.dtype), card.bandwidth) if card else Limit(None, None)
+
+
+def _binding(work: DeclaredWork, measured: Limit, published: Limit) -> Limit:
+    """The measured limits; infinite instead of one that was not measured and, by the published
+    ones, does not bound the work."""
+    if not (work.flop and work.bytes and published.flop and published.bytes):
+        return measured
+    memory_bound = work.bytes / published.bytes > work.flop / published.flop
+    if memory_bound and measured.flop is None:
+        return Limit(math.inf, measured.bytes)
+    if not memory_bound and measured.bytes is None:
+        return Limit(measured.flop, math.inf)
+    return measured
 
 
 def _type_of(gpu: Mapping[str, Any]) -> GpuType | None:

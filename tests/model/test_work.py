@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from records import a_record
 
 from hpml_plugins import Record
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.model.work import DeclaredWork, Limit
 from hpml_plugins.report.points import point_tables
-from hpml_plugins.report.shares import Roof, describe_shares, shares
+from hpml_plugins.report.shares import Roof, describe_shares, share_of_peak, shares
 
 H200 = {"gpus": [{"name": "NVIDIA H200"}, {"name": "NVIDIA H200"}]}
 
@@ -35,6 +36,8 @@ def test_the_share_is_that_of_the_nearer_limit() -> None:
     assert DeclaredWork(flop=50.0).share(2.0, limit) == 0.25
     assert DeclaredWork(flop=100.0, gpus=2).share(1.0, limit) == 0.5  # each does half
     assert DeclaredWork(flop=50.0).share(1.0, Limit(None, 10.0)) is None
+    both = DeclaredWork(flop=50.0, bytes=8.0)  # either may be what binds
+    assert both.share(1.0, Limit(None, 10.0)) is both.share(1.0, Limit(100.0, None)) is None
     assert DeclaredWork().intensity is None
     assert DeclaredWork(flop=50.0, bytes=8.0).intensity == 6.25
 
@@ -53,7 +56,7 @@ def test_the_roof_is_the_highest_of_steps_that_look_for_it_on_the_same_kind_of_d
     )
     assert roof.limit(DeclaredWork(dtype="bfloat16", gpus=1)) == Limit(90.0, 7.0)
     assert roof.limit(DeclaredWork(dtype="float16", gpus=1)).flop is None
-    assert roof.limit(DeclaredWork()) == Limit(2.0, 0.0)
+    assert roof.limit(DeclaredWork()) == Limit(2.0, None)
 
 
 def test_a_record_tells_its_shares_of_peak_and_roof() -> None:
@@ -62,6 +65,7 @@ def test_a_record_tells_its_shares_of_peak_and_roof() -> None:
         flop=2 * 8192.0**3, bytes=3 * 2 * 8192.0**2, dtype="bfloat16", gpus=1
     )
     seconds = work.flop / 494.75e12
+    # the bandwidth is not measured: by the published peaks it does not bind
     roof = Roof(
         [record(DeclaredWork(flop=700e12, dtype="bfloat16", gpus=1, roof=True), 1.0)]
     )
@@ -80,11 +84,17 @@ def test_a_record_tells_its_shares_of_peak_and_roof() -> None:
         == wording
     )
     assert describe_shares(found, roof, "copied") == ""
+    assert share_of_peak(found, "rate", 494.75e12) == pytest.approx(0.5, rel=1e-3)
+    assert share_of_peak(found, "missing", 494.75e12) is None
     assert shares(
         record(DeclaredWork(flop=1e15, dtype="bfloat16", gpus=1, roof=True), 2.0), roof
     ) == {
         "of published peak": "50.6 %"  # and not of itself
     }
+    copying = Roof([record(DeclaredWork(bytes=3e12, gpus=1, roof=True), 1.0)])
+    assert "of measured roof" not in shares(found, copying)  # arithmetic binds, unmeasured
+    streaming = DeclaredWork(flop=1e9, bytes=1e9, dtype="bfloat16", gpus=1)
+    assert shares(record(streaming, 1e-3), copying)["of measured roof"] == "33.3 %"
     on_cpu = record(DeclaredWork(flop=1e9), 1.0)
     assert (
         shares(on_cpu, roof) == {}
