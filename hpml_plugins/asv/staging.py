@@ -14,12 +14,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from hpml_plugins.errors import UsageError
 from hpml_plugins.report.site.manifest import complete_manifest, escape_direction_in_files
 from hpml_plugins.report.site.previous import replacing
 from hpml_plugins.temporary import temporary_folder
 
 #: Prefix of the folders beside a site that is being published; a killed publish leaves one.
 _MARK = ".hpml-publishing-"
+#: A file of every site, also of those that asv wrote alone.
+_OF_EVERY_SITE = "asv.js"
 
 
 @contextmanager
@@ -27,10 +30,12 @@ def staged_site(args: Any, site: Path, digest: str) -> Iterator[None]:
     """Make asv publish into a new folder beside the site's, and replace the site at the end.
 
     args: of `asv publish`, whose `html_dir` is set.  digest: of all inputs of the site. Raises
-    HpmlError for an incomplete site; the old one is then unchanged.
+    HpmlError for an incomplete site, and UsageError if what it would replace is no site; that is
+    then unchanged.
     """
     # if the site is a link, keep it and replace its target
     site = site.resolve()
+    _check_replaceable(site)
     site.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(site)
     with temporary_folder(prefix=f".{site.name}{_MARK}", parent=site.parent) as folder:
@@ -45,6 +50,18 @@ def staged_site(args: Any, site: Path, digest: str) -> Iterator[None]:
             _replace(site, folder)
         finally:
             os.close(held)
+
+
+def _check_replaceable(site: Path) -> None:
+    """Raise UsageError unless the path is free, an empty folder or an earlier site."""
+    if not site.exists():
+        return
+    if site.is_dir() and ((site / _OF_EVERY_SITE).exists() or not any(site.iterdir())):
+        return
+    raise UsageError(
+        "not a site, and would be deleted; name a new or empty folder, or one of an earlier site",
+        str(site),
+    )
 
 
 def _replace(site: Path, folder: Path) -> None:

@@ -65,10 +65,22 @@ def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
         " are shown together."
     ),
 )
+@click.option(
+    "-o",
+    "--html-dir",
+    type=PATH,
+    metavar="DIR",
+    help=(
+        "Write the site to this folder: a new or empty one, or one of an earlier site, which is"
+        " replaced.  [default: html_dir of asv's configuration]"
+    ),
+)
 @click.argument(
     "words", nargs=-1, metavar="[RANGE] [OPTIONS OF ASV PUBLISH]", type=click.UNPROCESSED
 )
-def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> None:
+def publish(
+    config: str, folders: tuple[Path, ...], html_dir: Path | None, words: tuple[str, ...]
+) -> None:
     """Write the site, as `asv publish` does, with its options.
 
     With --results neither asv.conf.json nor a git repository is needed: commits that the repository
@@ -91,7 +103,9 @@ def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> N
             if not Path(config).exists() and config == "asv.conf.json":
                 config = str(write_configuration(scratch, html=Path("html").absolute()))
         read_configuration(Path(config))  # asv itself would end with another exit status
-        run_asv("publish", "--config", config, *words)
+        # asv would take a relative one from the folder of the configuration
+        to = () if html_dir is None else ("--html-dir", str(html_dir.absolute()))
+        run_asv("publish", "--config", config, *to, *words)
 
 
 def run_asv(*words: str) -> None:

@@ -43,7 +43,10 @@ from hpml_plugins.terminal import say, warn
     "--to",
     "folder",
     type=PATH,
-    help="Write the site to this folder, and serve nothing.",
+    help=(
+        "Write the site to this folder, a new or empty one or one of an earlier site, which is"
+        " replaced; serve nothing."
+    ),
 )
 @click.option("--browser", is_flag=True, help="Open it in a browser.")
 @click.pass_obj

@@ -125,6 +125,18 @@ def test_a_site_has_a_manifest_of_all_its_files(project: Path) -> None:
     assert beside(project) == []
 
 
+def test_a_relative_folder_is_one_of_where_the_command_was_called(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    here = tmp_path_factory.mktemp("elsewhere")
+    words = ["publish", "--results", str(project / "results"), "-o", "site"]
+    command = [sys.executable, "-m", "hpml_plugins", *words]
+    done = subprocess.run(command, cwd=here, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert (here / "site" / "index.html").exists()
+    assert f"file://{here}/site/index.html" in done.stdout + done.stderr
+
+
 #: What a plugin does when it is imported; each ends in a plugin that cannot be loaded.
 BROKEN = (
     "raise RuntimeError('no such thing')",
@@ -213,7 +225,8 @@ def test_an_invalid_registry_ends_publish_and_leaves_the_site_before_it(
 def test_a_publish_that_is_ended_leaves_the_site_before_it(
     number: signal.Signals, project: Path
 ) -> None:
-    atomic_write(project / "html" / "index.html", b"the site before")
+    for name in ("index.html", "asv.js"):
+        atomic_write(project / "html" / name, b"the site before")
     (project / "hold").touch()
     command = start(project, lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL) and None)
     wait_for(
@@ -221,7 +234,8 @@ def test_a_publish_that_is_ended_leaves_the_site_before_it(
     )
     command.send_signal(number)
     assert command.wait(PATIENCE) not in (0, None)
-    assert contents(project / "html") == {"index.html": b"the site before"}
+    before = dict.fromkeys(("index.html", "asv.js"), b"the site before")
+    assert contents(project / "html") == before
     if number != signal.SIGKILL:
         assert beside(project) == []
     (project / "hold").unlink()

@@ -93,6 +93,17 @@ def test_a_file_s_site_is_there_before_any_project(hpml: Hpml, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert "Time against size" in (tmp_path / "site" / "plugin-alone.html").read_text()
     assert "2 commits" in (tmp_path / "site" / "index.html").read_text()  # one for each run
+    assert hpml("preview", "alone.py", "--to", "site").returncode == 0  # it replaces a site
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    for target in ("mine", ".", "alone.py"):
+        refused = hpml("preview", "alone.py", "--to", target)
+        assert refused.returncode == 2
+        assert (
+            "not a site, and would be deleted; name a new or empty folder" in refused.stderr
+        )
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+    assert (tmp_path / "alone.py").exists()
     missing = hpml("preview", "alone.py", "--results", "other.jsonl")
     assert missing.returncode == 2
     assert "measure first: hpml run alone.py --record" in missing.stderr
