@@ -128,7 +128,8 @@ _REFUSALS = (
 
 
 def unwritable(error: OSError, path: object = "") -> Unwritable | None:
-    """The error for a user if a file system refused to write; None for any other error.
+    """The error for a user if a file system refused to write, or to read a file; None for any other
+    error.
 
     path: the target, if the error does not name it.
     """
@@ -140,6 +141,8 @@ def unwritable(error: OSError, path: object = "") -> Unwritable | None:
         return None
     where = error.filename2 or error.filename or path
     where = os.fsdecode(where) if isinstance(where, (str, bytes)) else str(where)
+    if os.access(where, os.F_OK) and not os.access(where, os.R_OK):
+        return Unwritable(f"cannot be read: {error.strerror}; fix permissions", where)
     fix = (
         "choose a shorter name"
         if error.errno == errno.ENAMETOOLONG

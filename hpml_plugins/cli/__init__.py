@@ -6,10 +6,12 @@ from __future__ import annotations
 import errno
 import gc
 import importlib
+import io
 import math
 import os
 import signal
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -402,6 +404,8 @@ def _end_cleanly(number: int, _: object) -> NoReturn:
 def main() -> NoReturn:
     """Run the command. An error prints one line on stderr and gives exit status 2; `--debug` shows
     its traceback."""
+    # `hpml list >&-`: the shell has closed the stream
+    sys.stdout, sys.stderr = sys.stdout or io.StringIO(), sys.stderr or io.StringIO()
     escape_unencodable()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
@@ -423,8 +427,9 @@ def main() -> NoReturn:
         sys.exit(0)
     except Exception as error:
         if debug:
-            raise
-        warn(_explain(error))
+            traceback.print_exc()
+        else:
+            warn(_explain(error))
         status = 2
     with suppress(BrokenPipeError):
         sys.stdout.flush()

@@ -50,11 +50,14 @@ def record_file(results: Path, machine: str, commit: str) -> Path:
 
 def record_files(results: Path, on_damage: OnDamage | None = None) -> list[Path]:
     """Every file of Records in a results folder, by machine and name. Links to folders are skipped
-    and reported."""
-    found = []
+    and reported. Raises PermissionError for a folder that must not be read."""
+    found: list[Path] = []
     for folder in machine_folders(results, on_damage):
         if not (records := folder / RECORDS).is_symlink():
-            found += sorted(records.glob("*.jsonl"))
+            with suppress(FileNotFoundError, NotADirectoryError):
+                found += sorted(
+                    path for path in records.iterdir() if path.name.endswith(".jsonl")
+                )
         elif on_damage:
             on_damage(f"{records}: a symbolic link; ignored")
     return found

@@ -119,5 +119,5 @@ def test_debug_shows_the_traceback_wherever_it_stands(tmp_path: Path) -> None:
     (tmp_path / "registry.yaml").write_text("version: 7\n")
     for words in (["--debug", "list"], ["list", "--debug"]):
         done = hpml(tmp_path, *words)
-        assert "Traceback" in done.stderr
+        assert done.returncode == 2 and "Traceback" in done.stderr
     assert "Traceback" not in hpml(tmp_path, "list").stderr

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import gc
 import math
 import multiprocessing
@@ -11,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 from records import a_record
 
-from hpml_plugins.errors import HpmlError
+from hpml_plugins.errors import HpmlError, unwritable
 from hpml_plugins.model.record import MetricSamples, Record, Series
 from hpml_plugins.model.serialization import decode, encode
 from hpml_plugins.store import append_record, read_file, read_records, record_file
@@ -142,6 +143,26 @@ def test_a_place_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> N
         HpmlError, match=r"cannot write the Record: .*; free space or fix permissions"
     ):
         append_record(tmp_path / "file" / "records.jsonl", record())
+
+
+def test_a_folder_that_must_not_be_read_is_no_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_record(record_file(tmp_path, "m", "c" * 40), record())
+    folder = tmp_path / "m" / "records"
+    listed = Path.iterdir
+
+    def refused(path: Path) -> object:
+        if path == folder:  # root may read all
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK)
+    with pytest.raises(PermissionError) as found:
+        list(read_records(tmp_path))
+    said = str(unwritable(found.value))
+    assert said.endswith("records: cannot be read: Permission denied; fix permissions")
 
 
 def test_a_full_disk_is_said_and_keeps_what_was_there(tmp_path: Path) -> None:
