@@ -3,7 +3,7 @@ decided."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from hpml_plugins.analysis.sides import BOOST
@@ -190,7 +190,7 @@ def _in_words(found: RowDifference, base: str) -> str:
         "BETTER": "better than",
         "WORSE": "worse than",
         "SAME": "the same as",
-        "BOUND": "not decided against",
+        "BOUND": "not clearly better or worse than",
     }.get(found.verdict, "not compared with")
     wording = ", ".join(filter(None, [found.full_wording(), found.compared]))
     return f"{words} {base}" + (f" ({wording})" if wording else "")
@@ -201,6 +201,23 @@ def _range(shares: Sequence[float]) -> str:
     low = round(100 * min(shares))
     high = round(100 * max(shares))
     return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def _on_gpus(shifts: Iterable[Shift]) -> list[Shift]:
+    return [
+        shift
+        for shift in shifts
+        if shift.series.metric.benchmark.needs_gpu and shift.series.machine.hardware.is_gpu
+    ]
+
+
+def _named(shifts: Sequence[Shift]) -> str:
+    """The first of them, with how much each changed."""
+    named = [
+        f"{shift.series.metric.title}: {shift.change.wording}"
+        for shift in shifts[:MOST_SHIFTS]
+    ]
+    return ", ".join(named) + ("" if len(shifts) <= MOST_SHIFTS else ", …")
 
 
 def has_it_slowed(
@@ -215,28 +232,22 @@ def has_it_slowed(
     if not values:
         return Answer(question, "This cannot be told.", "No value could be judged.", link)
     worse = shifts["open regression"]
-    on_gpus = [
-        shift
-        for shift in worse
-        if shift.series.metric.benchmark.needs_gpu and shift.series.machine.hardware.is_gpu
-    ]
+    suspected = shifts["suspected regression"]
+    on_gpus, suspected_on_gpus = _on_gpus(worse), _on_gpus(suspected)
     if on_gpus:
-        named = [
-            f"{shift.series.metric.title}: {shift.change.wording}"
-            for shift in on_gpus[:MOST_SHIFTS]
-        ]
-        more = "" if len(on_gpus) <= MOST_SHIFTS else ", …"
         strong = f"{counted(len(on_gpus), 'open regression')} on GPUs."
-        rest = [f"{', '.join(named)}{more}."]
+        rest = [f"{_named(on_gpus)}."]
     else:
         strong = "No open regression on GPUs."
         rest = []
-    others = len(worse) - len(on_gpus)
-    suspected = len(shifts["suspected regression"])
-    if others:
+    if suspected_on_gpus:
+        rest.append(
+            f"{len(suspected_on_gpus)} suspected on GPUs: {_named(suspected_on_gpus)}."
+        )
+    if others := len(worse) - len(on_gpus):
         rest.append(f"{others} on CPUs.")
-    if suspected:
-        rest.append(f"{suspected} suspected.")
+    if others := len(suspected) - len(suspected_on_gpus):
+        rest.append(f"{others} suspected on CPUs.")
     if back := shifts["contradicted regression"]:
         titles = ", ".join(shift.series.metric.title for shift in back[:MOST_SHIFTS])
         more = "" if len(back) <= MOST_SHIFTS else ", …"

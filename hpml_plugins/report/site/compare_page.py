@@ -145,5 +145,5 @@ def _drawer(row: TaskRow, columns: Sequence[TypeColumn]) -> str:
         measured=measured,
         command=run_command(benchmark, row.point),
         about=benchmark.description,
-        link=point_link(benchmark.name, row.metric.metric, row.point),
+        link=point_link(benchmark.name, row.metric.metric, row.point, row.regime),
     )

@@ -50,7 +50,7 @@ class PerJoule:
         value, interval = formatting.split_estimate(
             formatting.estimate(self.estimate, self.unit)
         )
-        return value.replace("/s", "/J"), interval
+        return value.replace("/s", "/J"), interval.replace("/s", "/J")
 
 
 def per_joule(row: TaskRow, column: int) -> PerJoule | None:

@@ -225,15 +225,17 @@ def workload_address(benchmark: str) -> str:
     return f"workload-{plain}-{digest}.html"
 
 
-def point_anchor(metric: str, point: str) -> str:
-    """The id of a point's row on its page: `bandwidth?mebibytes=4096&memory=pinned`."""
-    return metric + ("?" + point.replace(", ", "&") if point else "")
+def point_anchor(metric: str, point: str, regime: str = "") -> str:
+    """The id of a point's row on its page: `bandwidth?mebibytes=4096&memory=pinned`.  regime: as
+    in a TaskRow."""
+    anchor = metric + ("?" + point.replace(", ", "&") if point else "")
+    return f"{anchor}&regime=boost" if regime == "boost" else anchor
 
 
-def point_link(benchmark: str, metric: str = "", point: str = "") -> str:
+def point_link(benchmark: str, metric: str = "", point: str = "", regime: str = "") -> str:
     """The address of a benchmark, of a metric of it, or of a point.  metric: as named in Records.
-    point: as formatted by `format_point`."""
-    place = quote_fragment(point_anchor(metric, point))
+    point: as formatted by `format_point`.  regime: as in a TaskRow."""
+    place = quote_fragment(point_anchor(metric, point, regime))
     return workload_address(benchmark) + (f"#{place}" if metric else "")
 
 

@@ -76,7 +76,12 @@ def _tasks(tasks: Iterable[TaskRow], matrix: Matrix) -> Iterator[SearchEntry]:
         benchmark = row.metric.benchmark.name
         types = [matrix.columns[number].label for number in row.cells]
         about = " ".join([row.section, row.metric.title, row.point, *types])
-        yield "task", row.task, about, point_link(benchmark, row.metric.metric, row.point)
+        yield (
+            "task",
+            row.task,
+            about,
+            point_link(benchmark, row.metric.metric, row.point, row.regime),
+        )
 
 
 def _entries(

@@ -134,5 +134,4 @@ class WorkloadPoints:
 
 def row_anchor(row: TaskRow) -> str:
     """The id of a row."""
-    anchor = point_anchor(row.metric.metric, row.point)
-    return f"{anchor}&regime=boost" if row.regime == "boost" else anchor
+    return point_anchor(row.metric.metric, row.point, row.regime)

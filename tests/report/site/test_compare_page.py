@@ -35,6 +35,7 @@ from site_history import (
 from workload_pages import dots, read_point, write_points
 
 from hpml_plugins.analysis.verdicts import Verdict
+from hpml_plugins.model.formatting import shown_unit
 from hpml_plugins.registry import TaskEntry
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.answers import (
@@ -236,6 +237,13 @@ def test_a_single_reading_far_from_the_usual_is_suspected_and_a_trembling_one_is
     )
     assert (found.change.first, found.change.wording) == (5, "1.50× (+50 %)")
     assert find_suspected(history, {found.series.place}) == ([], {})
+    shifts = {kind: [] for kind in ("open regression", "contradicted regression")}
+    judged = [Judged("node1", 9, Counter(), 0.0)]
+    named = "GPUs: vector_add · time: 1.50× (+50 %)."
+    for is_gpu, where in ((True, named), (False, "CPUs.")):
+        found.series.metric.benchmark.needs_gpu = is_gpu
+        answer = has_it_slowed({**shifts, "suspected regression": [found]}, judged)
+        assert answer.rest == f"1 suspected on {where}"
 
 
 def test_nothing_is_suspected_of_what_is_no_longer_measured_or_was_measured_twice(
@@ -605,22 +613,33 @@ def test_prices_are_the_reader_s_own_and_scale_values_and_ratios(site: Site) -> 
     tab.locator("#tasks .value", has_text="enter a price").first.wait_for()
 
 
-def test_what_is_counted_has_the_price_of_a_million(site: Site) -> None:
+@pytest.mark.parametrize(
+    ("unit", "value", "price"),
+    [
+        ("1/s", "500", "2 USD per million"),  # 3.6 USD for 3600 s · 500/s: 1.8 million
+        ("s", "900", "0.9 USD a run"),
+        ("s", "0.5", "500 USD per million runs"),
+    ],
+)
+def test_a_count_and_a_time_have_a_price(
+    site: Site, unit: str, value: str, price: str
+) -> None:
     tab = site.open("index.html")
     tab.get_by_label("all", exact=True).check()
-    # a rate of tokens, say: 500 in a second
-    column = tab.evaluate("""() => {
+    column = tab.evaluate(
+        """([unit, value]) => {
         const cell = document.querySelector("#tasks a.cell[data-value]");
-        cell.dataset.value = "500";
-        cell.closest("tr").dataset.unit = "1/s";
+        cell.dataset.value = value;
+        cell.closest("tr").dataset.unit = unit;
         return cell.parentElement.dataset.column;
-    }""")
+    }""",
+        [shown_unit(unit).label, value],
+    )
     tab.get_by_label("Per USD").check()
     tab.locator(f'#prices [name="price-{column}"]').fill("3.6")
-    # 3.6 USD for 3600 s · 500/s: 1.8 million
-    value = tab.locator("#tasks .value", has_text="per million").first
-    value.wait_for()
-    assert value.inner_text().strip() == "2 USD per million"
+    shown = tab.locator("#tasks .value", has_text=price).first
+    shown.wait_for()
+    assert shown.inner_text().strip() == price
 
 
 def test_a_click_shows_every_card_and_another_one_folds_it(site: Site) -> None:

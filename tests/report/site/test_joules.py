@@ -66,6 +66,9 @@ def test_a_rate_per_joule_is_the_mean_over_cards_with_an_interval_for_the_next()
     assert found.estimate.value == pytest.approx(math.exp(mean))
     assert found.estimate.low == pytest.approx(math.exp(mean - half))
     assert found.texts[0].endswith(" B/J") and found.texts[1].startswith("± ")
+    few = per_joule(row(cell([("A", 1.0, 500.0), ("B", 3.0, 500.0)])), 0)
+    assert few is not None
+    assert "/s" not in few.texts[1] and few.texts[1].endswith("B/J)")
 
 
 def test_a_time_costs_joules_and_one_card_has_no_interval() -> None:

@@ -145,8 +145,12 @@
         const price = price_of(cell), value = Number(cell.dataset.value), unit = cell.closest("tr")?.dataset.unit ?? "";
         const currency = form?.dataset.currency ?? "";
         if (!price) return "enter a price";
-        if (unit === "s") return scaled(price * value / 3600) + currency;
-        if (unit === "1/s") return `${Number((1e6 * price / 3600 / value).toPrecision(4))} ${currency} per million`;
+        /** @param {number} cost */
+        const shown = (cost) => `${Number(cost.toPrecision(4))} ${currency}`;
+        const of_one = price * (unit === "s" ? value : 1 / value) / 3600;
+        if (unit === "s" && of_one >= 0.001) return `${shown(of_one)} a run`;
+        if (unit === "s") return `${shown(1e6 * of_one)} per million runs`;
+        if (unit === "/s") return `${shown(1e6 * of_one)} per million`;
         return /^Hz$|\/s$/.test(unit) ? `${scaled(value * 3600 / price)}${unit.replace("/s", "")} per ${currency}` : "no price of this";
     }
 
