@@ -37,7 +37,7 @@ from hpml_plugins.registry import json_schema, read_registry
 from hpml_plugins.report.drawing import draw_all
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.tables import as_markdown
-from hpml_plugins.store import commit_order, read_records
+from hpml_plugins.store import DECLARATIONS, commit_order, read_records
 from hpml_plugins.tools.accept.backtest import back_test as back_test_accept
 from hpml_plugins.tools.accept.bands import SHIPPED, as_file
 from hpml_plugins.tools.accept.export import make_bands
@@ -59,9 +59,9 @@ def quotable(root: Path, results: Path) -> Quotable:
     process."""
     host = make_host(read_registry(root / "registry.yaml"))
     repository, branches = find_history(root)
-    history = read_history(
-        results, host, {}, commit_order(repository, results, branches), {}, print
-    )
+    declarations = json.loads((results / DECLARATIONS).read_text(encoding="utf-8"))
+    order = commit_order(repository, results, branches)
+    history = read_history(results, host, declarations, order, {}, print)
     current = history.current()
     drawing = draw_all(host, current, trace=trace, every_card=history.of_every_card)
     drawables = [each for drawn in drawing for each in drawn.drawables]

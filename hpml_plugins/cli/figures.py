@@ -141,7 +141,12 @@ def _find_drawables(
     from hpml_plugins.registry import read_registry, registry_with
     from hpml_plugins.report.drawing import draw_all, figure_names
     from hpml_plugins.report.reading import read_history
-    from hpml_plugins.store import describe_outside, foreign_declarations
+    from hpml_plugins.store import (
+        DECLARATIONS,
+        describe_outside,
+        foreign_declarations,
+        read_object_or_empty,
+    )
 
     asked = name
     if name.endswith(".py"):
@@ -155,7 +160,9 @@ def _find_drawables(
         return
     chosen = _find_plugins(host, name)
     _, order = find_order(settings, results, branch)
-    history = read_history(results, host, {}, order, {}, warn)
+    # also of benchmarks that no plugin declares any more, as the site's: intervals rest on all
+    declarations = read_object_or_empty(results / DECLARATIONS)
+    history = read_history(results, host, declarations, order, {}, warn)
     drawing = draw_all(
         replace(host, plugins=tuple(chosen)),
         history.current(),
