@@ -38,9 +38,9 @@ class CardReading(NamedTuple):
     card: its abbreviated UUID, or the abbreviated boot of the host (kind "host"); for a host that
     the Records do not identify, that of its card.  component: the class.  times: the median of how
     many times better it is than the others' mean.  values: the number of points in that median.
-    others: the most cards or hosts it is compared with.  colour: the type's class in the style
-    sheet.  unlike: its distance from the others, over the median distance of all types in this
-    class.
+    others: the cards or hosts it is compared with, the median over these points.  colour: the
+    type's class in the style sheet.  unlike: its distance from the others, over the median distance
+    of all types in this class.
     """
 
     hardware: str
@@ -125,7 +125,7 @@ def read_cards(
                 str(component),
                 times,
                 len(values),
-                max(counts),
+                statistics.median_low(counts),
                 colour,
                 kind=_kind(component, card in known),
             )
@@ -207,8 +207,7 @@ def draw_lots(readings: Iterable[CardReading]) -> list[Lottery]:
     """The differences between cards of each type and class with values of at least ENOUGH cards,
     sorted by type.
 
-    A card is compared with the mean of the n others, so its distance from the mean of all is n / (n
-    + 1) of that.
+    The variance of a card's distance from the mean of n others is that between cards times 1 + 1/n.
     """
     found: dict[tuple[str, str], list[CardReading]] = {}
     for each in readings:
@@ -217,8 +216,11 @@ def draw_lots(readings: Iterable[CardReading]) -> list[Lottery]:
     for (hardware, component), cards in sorted(found.items()):
         if len(cards) >= ENOUGH:
             times = [each.times for each in cards]
-            share = (len(cards) - 1) / len(cards)
-            deviation = share * statistics.stdev(map(math.log, times))
+            variances = [
+                math.log(each.times) ** 2 * each.others / (each.others + 1)
+                for each in cards
+            ]
+            deviation = math.sqrt(statistics.fmean(variances))
             lots.append(
                 Lottery(hardware, component, len(cards), deviation, min(times), max(times))
             )

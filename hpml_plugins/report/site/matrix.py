@@ -76,8 +76,8 @@ class TypeColumn:
 
     @property
     def noun(self) -> str:
-        """The noun for counting its values."""
-        return "card" if self.hardware.is_gpu else "node"
+        """The noun for counting its values: what has a value of its own."""
+        return "card" if self.hardware.is_gpu and self.count == 1 else "node"
 
     @property
     def facts(self) -> str:

@@ -166,6 +166,18 @@ def test_the_lottery_of_a_type_is_the_deviation_between_its_cards() -> None:
     assert "H200 boost 5 1.58 % 0.975× 1.025×" in words
 
 
+def test_the_lottery_of_pairs_is_the_deviation_between_two_cards() -> None:
+    levels = [(-0.02, 0.01), (0.0, 0.02), (0.03, 0.0)]
+    readings = [
+        CardReading("H200", f"card {number}", "boost", math.exp(apart), 5, 1)
+        for number, (one, other) in enumerate(levels)
+        for apart in (one - other, other - one)
+    ]
+    (lot,) = draw_lots(readings)
+    variances = [statistics.variance(pair) for pair in levels]
+    assert lot.deviation == pytest.approx(math.sqrt(statistics.fmean(variances)))
+
+
 def reading(card: str, times: float, component: str = "boost") -> CardReading:
     return CardReading("NVIDIA H200", card, component, times, 5, 4, "look1")
 
