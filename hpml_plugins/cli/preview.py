@@ -103,6 +103,10 @@ def _write_project(project: Path, file: Path, records: Path, html: Path) -> None
         raise plugin.error or AssertionError
     results = project / "results"
     unpack_records(records, results, warn, runs_as_commits=True)
+    if not machine_folders(results):
+        raise UsageError(
+            f"has no Record; measure first: hpml run {file.name} --record", str(records)
+        )
     for machine in machine_folders(results):
         node = msgspec.convert(stored_rounds(results, machine.name)[-1].node, Node)
         atomic_write(machine / "machine.json", machine_file(node, machine.name))

@@ -252,7 +252,7 @@ def _find_records(
 
     commit, run: prefixes. Raises UsageError if there is none.
     """
-    from hpml_plugins.cli.run import choose, is_chosen, split_choice
+    from hpml_plugins.cli.run import choose, is_chosen, split_choices
     from hpml_plugins.model.formatting import format_choice
     from hpml_plugins.store import read_file, record_files
 
@@ -260,7 +260,7 @@ def _find_records(
         (path, record) for path in record_files(results) for record in read_file(path, warn)
     ]
     wanted: dict[str, list[str]] = {}
-    for key, text in map(split_choice, choices):
+    for key, text in split_choices(choices).items():
         offered = {
             format_choice(each.params[key])
             for _, each in stored

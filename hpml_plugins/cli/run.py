@@ -303,7 +303,7 @@ def _tasks(
 
     Raises UsageError if the choice names an unknown parameter or value, or no point.
     """
-    wanted = dict(split_choice(choice) for choice in choices)
+    wanted = split_choices(choices)
     known = {key for benchmark in found for key in benchmark.grid}
     chosen: dict[str, list[str]] = {}
     for key, text in wanted.items():
@@ -330,19 +330,26 @@ def _tasks(
     ]
     if not tasks:
         raise UsageError(
-            f"no point of {name!r} is selected by profile {profile!r} and"
-            f" {' '.join(choices) or 'no choice'}"
+            f"no point of {name!r} is selected by profile {profile!r}"
+            + (f" and {' '.join(choices)}" if choices else "")
         )
     return tasks
 
 
-def split_choice(choice: str) -> tuple[str, str]:
-    """Split `-p KEY=VALUE[,VALUE]` into the key and the rest. Raises UsageError for anything
-    else."""
-    key, equals, text = choice.partition("=")
-    if not equals or not key:
-        raise UsageError(f"-p {choice!r} is not KEY=VALUE; for example -p millions=10")
-    return key, text
+def split_choices(choices: Iterable[str]) -> dict[str, str]:
+    """Split each `-p KEY=VALUE[,VALUE]` into the key and the rest. Raises UsageError for anything
+    else, and for a key that is given twice."""
+    found: dict[str, str] = {}
+    for choice in choices:
+        key, equals, text = choice.partition("=")
+        if not equals or not key:
+            raise UsageError(f"-p {choice!r} is not KEY=VALUE; for example -p millions=10")
+        if key in found:
+            raise UsageError(
+                f"-p {key} is given twice; name all its values in one: {key}=A,B"
+            )
+        found[key] = text
+    return found
 
 
 def is_chosen(params: Params, chosen: Mapping[str, Sequence[str]]) -> bool:

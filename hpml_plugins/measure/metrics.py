@@ -36,13 +36,14 @@ def to_metrics(
         )
     declared = {metric.name: metric for metric in benchmark.metrics}
     if unknown := [str(name) for name in returned if name not in declared]:
+        are = "is not a metric" if len(unknown) == 1 else "are not metrics"
         raise ResultError(
-            f"measure returned {', '.join(unknown)}, which are no metrics of {benchmark.name!r};"
+            f"measure returned {', '.join(unknown)}, which {are} of {benchmark.name!r};"
             f" {nearest(unknown[0], declared)}"
         )
     returned = {**_rates(benchmark, returned, works or {}), **returned}
     if missing := [name for name in declared if name not in returned]:
-        raise ResultError(f"measure returned no {', '.join(missing)}")
+        raise ResultError(f"measure returned no value for {', '.join(missing)}")
     result = {
         name: _to_metric(metric, _as_samples(name, returned[name]))
         for name, metric in declared.items()
@@ -78,7 +79,7 @@ def _check_values(metric: Metric, samples: Samples) -> None:
         if not low <= number <= high:
             bounds = f"from {low:g} to {high:g}" if high < math.inf else f"{low:g} or more"
             value = f"{number:g} {unit(metric.unit).label}".rstrip()
-            raise ResultError(f"metric {metric.name!r} is {value}; possible is {bounds}")
+            raise ResultError(f"metric {metric.name!r} is {value}; it must be {bounds}")
     if is_unresolved(metric.unit, metric.direction, samples.values):
         raise ResultError(
             f"metric {metric.name!r} is 0 s in each sample, below the timer's resolution; time"

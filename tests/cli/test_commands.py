@@ -337,6 +337,10 @@ def test_a_failed_point_gives_status_1_with_its_reason_and_a_traceback_only_for_
         ),
         (["run", "toy", "-p", "size=7"], "size '7' is not in the grid of 'toy'"),
         (["run", "toy", "-p", "size"], "-p 'size' is not KEY=VALUE"),
+        (
+            ["run", "toy", "-p", "size=10", "-p", "size=1000"],
+            "-p size is given twice; name all its values in one: size=A,B",
+        ),
         (["run", "toy", "--profile", "quik"], "no profile 'quik'; did you mean 'quick'?"),
         (
             ["run", "toy", "--profile", "quick", "-p", "size=1000"],

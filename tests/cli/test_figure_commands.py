@@ -94,6 +94,10 @@ def test_a_file_s_site_is_there_before_any_project(hpml: Hpml, tmp_path: Path) -
     assert "Time against size" in (tmp_path / "site" / "plugin-alone.html").read_text()
     assert "2 commits" in (tmp_path / "site" / "index.html").read_text()  # one for each run
     assert hpml("preview", "alone.py", "--to", "site").returncode == 0  # it replaces a site
+    (tmp_path / "empty.jsonl").touch()
+    empty = hpml("preview", "alone.py", "--results", "empty.jsonl", "--to", "site")
+    assert empty.returncode == 2
+    assert "empty.jsonl: has no Record; measure first: hpml run alone.py" in empty.stderr
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
     for target in ("mine", ".", "alone.py"):

@@ -170,9 +170,9 @@ def returns_bytes(bench: Bench) -> dict[str, Any]:
         (
             returns_another_metric,
             Failure.RESULT,
-            "measure returned tiem, which are no metrics of 'toy'; did you mean 'time'?",
+            "measure returned tiem, which is not a metric of 'toy'; did you mean 'time'?",
         ),
-        (leaves_one_out, Failure.RESULT, "measure returned no time"),
+        (leaves_one_out, Failure.RESULT, "measure returned no value for time"),
         (returns_text, Failure.RESULT, "metric 'time' is a str, not Samples or a number"),
         (
             returns_bytes,

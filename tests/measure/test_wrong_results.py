@@ -117,11 +117,11 @@ RETURNED: list[tuple[Any, str]] = [
     *(({**GOOD, "time": value}, "not Samples or a number") for value in NO_NUMBERS),
     *(({**GOOD, "time": value}, "metric 'time' is not finite") for value in NOT_FINITE),
     *(
-        ({**GOOD, "time": value}, "metric 'time' is -3 s; possible is 0 or more")
+        ({**GOOD, "time": value}, "metric 'time' is -3 s; it must be 0 or more")
         for value in NEGATIVE
     ),
     *(
-        ({**GOOD, "ratio": value}, f"metric 'ratio' is {value:g}; possible is from 0 to 1")
+        ({**GOOD, "ratio": value}, f"metric 'ratio' is {value:g}; it must be from 0 to 1")
         for value in (4, -1, 1.01)
     ),
     ({**GOOD, "time": Samples((), "s")}, "metric 'time' has no samples"),
@@ -131,12 +131,12 @@ RETURNED: list[tuple[Any, str]] = [
         (value, f"measure returned {type(value).__name__}, not a mapping")
         for value in NO_MAPPINGS
     ),
-    ({}, "measure returned no time, ratio"),
-    ({"time": 1.0}, "measure returned no ratio"),
-    ({**GOOD, "tiem": 1.0}, "which are no metrics of 'toy'; did you mean 'time'?"),
-    ({**GOOD, 3: 1.0}, "measure returned 3, which are no metrics"),
-    ({**GOOD, None: 1.0}, "measure returned None, which are no metrics"),
-    ({**GOOD, HALF: 1.0}, "measure returned \\ud800, which are no metrics"),
+    ({}, "measure returned no value for time, ratio"),
+    ({"time": 1.0}, "measure returned no value for ratio"),
+    ({**GOOD, "tiem": 1.0}, "which is not a metric of 'toy'; did you mean 'time'?"),
+    ({**GOOD, 3: 1.0}, "measure returned 3, which is not a metric"),
+    ({**GOOD, None: 1.0}, "measure returned None, which is not a metric"),
+    ({**GOOD, HALF: 1.0}, "measure returned \\ud800, which is not a metric"),
     ({"time": None, "ratio": None}, "measure returned None for every metric"),
     (Odd(), "OSError: no disk"),
 ]

@@ -166,7 +166,7 @@ FOUND = [
     (
         "returns_the_wrong",
         "broken",
-        "measure returned time, which are no metrics",
+        "measure returned time, which is not a metric",
         "wrong.py` shows what",
     ),
     ("runs_what_it_made", "ok", "all that it imports and starts is required", ""),
