@@ -47,7 +47,8 @@ FAULTS = {
     "return_nan": "metric 'zero' is not finite: nan (measuring.py:N)",
     "return_text": "metric 'zero' is a str, not Samples or a number (measuring.py:N)",
     "return_another_metric": (
-        "measure returned speed, which is not a metric of 'misbehaves'; known: zero (measuring.py:N)"
+        "measure returned speed, which is not a metric of 'misbehaves'; known: zero"
+        " (measuring.py:N)"
     ),
     "find_a_wrong_result": "check failed: the sum differs",
 }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
@@ -67,7 +68,8 @@ class Mark:
 @dataclass(frozen=True)
 class ChartLine:
     """The measurements of one machine on one branch.  marker: as `svg.marker` draws it.  levels:
-    corners of its line, (x, value).  missed: positions without a number, with the reason."""
+    corners of its line, (x, value); the line is interrupted where the value is NaN.  missed:
+    positions without a number, with the reason."""
 
     name: str
     colour: str
@@ -147,10 +149,11 @@ def _draw_line(
     line: ChartLine, x: svg.PixelAxis, y: svg.PixelAxis, step: int
 ) -> Iterator[str]:
     """step: draw every step-th dot, counted back from the newest, which is always drawn."""
-    if line.levels:
-        corners = " ".join(f"{x(at):g},{y(value):g}" for at, value in line.levels)
-        dash = f' stroke-dasharray="{line.dash}"' if line.dash else ""
-        yield f'<polyline class="line" points="{corners}"{dash}/>\n'
+    dash = f' stroke-dasharray="{line.dash}"' if line.dash else ""
+    for interrupted, part in groupby(line.levels, lambda corner: math.isnan(corner[1])):
+        corners = [f"{x(at):g},{y(value):g}" for at, value in part if not interrupted]
+        if len(corners) > 1:
+            yield f'<polyline class="line" points="{" ".join(corners)}"{dash}/>\n'
     whiskers: dict[str, str] = {}
     drawn: list[str] = []
     for dot in line.dots[::-1][::step]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -129,6 +129,17 @@ def _points(
     return sorted(found)
 
 
+def _interrupted(
+    points: Sequence[tuple[float, float]], measured: Iterable[float]
+) -> Iterator[tuple[float, float]]:
+    """The corners of a line, with NaN where others were measured: a straight line there would be
+    read as their value.  measured: numbers of all lines of this choice."""
+    values = dict(points)
+    for x in sorted(measured):
+        if points[0][0] <= x <= points[-1][0]:
+            yield x, values.get(x, math.nan)
+
+
 def _draw(
     lines: Mapping[tuple[TypeColumn, Choice], Sequence[tuple[float, float]]],
     choices: Sequence[Choice],
@@ -137,6 +148,9 @@ def _draw(
     lead: TaskRow,
 ) -> Markup:
     """texts: labels of the numbers."""
+    measured: dict[Choice, set[float]] = {}
+    for (_, choice), points in lines.items():
+        measured.setdefault(choice, set()).update(x for x, _ in points)
     drawn = []
     for (column, choice), points in lines.items():
         place = choices.index(choice)
@@ -153,7 +167,7 @@ def _draw(
             for x, value in points
         ]
         ascending = all(a[0] < b[0] for a, b in pairwise(points))
-        line = points if ascending else ()
+        line = list(_interrupted(points, measured[choice])) if ascending else ()
         drawn.append(
             ChartLine(name, column.colour, _SHAPES[place], svg.DASHES[place], dots, line)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from records import a_value
@@ -50,6 +51,18 @@ def test_the_axis_tells_the_parameter_as_it_was_given(
     ticks = texts(drawn, "tick")
     assert [each for each in ticks if each in told] == told
     assert "size" in ticks
+
+
+def test_a_line_stops_where_a_type_was_not_measured() -> None:
+    h200 = TypeColumn(1, Hardware(0, "NVIDIA H200", "1"), ("n",))
+    measured = {0: TaskCell(a_value(1e9)), 1: TaskCell(a_value(2e9))}
+    one, two, *others = rows_of({str(size): {"size": str(size)} for size in (1, 2, 4, 8)})
+    rows = [replace(one, cells=measured), two]
+    rows += [replace(each, cells=measured) for each in others]
+    drawn = sweep.draw_sweep(rows, 0, [H100, h200])
+    assert drawn is not None
+    lines = re.findall('class="line" points="([^"]*)"', str(drawn[1]))
+    assert [len(line.split()) for line in lines] == [4, 2]  # 4 and 8, not from 1
 
 
 def test_the_legend_names_what_tells_the_lines_apart() -> None:
