@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,12 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         self._root = Path(conf.benchmark_dir).resolve().parent
         self._results = Path(conf.results_dir).resolve()
         self._requirements = requirements
-        super().__init__(conf, python, requirements, tagged_env_vars)
+        try:
+            super().__init__(conf, python, requirements, tagged_env_vars)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:  # asv names no file
+            raise UsageError(
+                f"not valid TOML: {error}; correct it", "pyproject.toml"
+            ) from error
         # an empty list means running nothing: a repository without a package
         self._build_command = [_BUILD] if conf.build_command is None else conf.build_command
         self._install_command = (

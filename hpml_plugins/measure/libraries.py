@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import runpy
 import sys
 import traceback
@@ -135,7 +136,7 @@ def describe_failure(
     line, expression = failing_line(error)
     if line:
         return f"{what} ({_short(line)}: {expression})"
-    code = getattr(measure, "__code__", None)
+    code = getattr(measure and inspect.unwrap(measure), "__code__", None)
     place = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
     return f"{what} ({_short(place)})" if place else what
 

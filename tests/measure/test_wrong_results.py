@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import decimal
 import fractions
+import functools
 import inspect
 import math
 import os
@@ -552,3 +553,6 @@ def test_a_failure_in_a_package_names_the_package() -> None:
     exec(code, found)
     said = describe_failure(ResultError("no time"), found["measure"])
     assert said == "no time (hpml_sums/__init__.py:1)"
+    # `hpml check` wraps a measure to observe it
+    wrapped = functools.wraps(found["measure"])(lambda bench: {})
+    assert describe_failure(ResultError("no time"), wrapped) == said

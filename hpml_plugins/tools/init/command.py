@@ -84,11 +84,14 @@ def find_package(folder: Path) -> tuple[str, str] | None:
 
 
 def read_pyproject(folder: Path) -> dict[str, Any]:
-    """pyproject.toml; empty if there is none that can be read."""
+    """pyproject.toml; empty if there is none. Raises UsageError for one that is not valid."""
+    path = folder / "pyproject.toml"
     try:
-        return tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
         return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"not valid TOML: {error}; correct it", str(path)) from None
 
 
 def needed_packages(folder: Path) -> list[Requirement]:

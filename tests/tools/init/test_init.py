@@ -208,3 +208,22 @@ def test_the_package_is_the_one_that_is_named_like_the_project(
     assert find_package(tmp_path) == ("aaa", "")
     write("src/other_name.py", "")
     assert find_package(tmp_path) == ("other_name", "src")
+    write("pyproject.toml", "[[[")
+    with pytest.raises(UsageError, match="pyproject.toml: not valid TOML: "):
+        find_package(tmp_path)
+
+
+def test_a_gate_names_a_pyproject_that_asv_cannot_read(
+    hpml: Hpml, tmp_path: Path, write: Write
+) -> None:
+    repository(tmp_path)
+    write("pyproject.toml", '[project]\nname = "mine"\n')
+    write("mine/__init__.py", "")
+    assert hpml("init").returncode == 0
+    commit_all(tmp_path, "first")
+    write("pyproject.toml", "[[[")
+    commit_all(tmp_path, "second")
+    done = hpml("gate", "HEAD~1")
+    assert (done.returncode, done.stdout.strip()) == (2, "")
+    assert done.stderr.startswith("hpml: pyproject.toml: not valid TOML: ")
+    assert len(done.stderr.splitlines()) == 1
