@@ -54,10 +54,15 @@ def _told(each: CardReading) -> str:
 
 
 def unlike_all(cards: Sequence[CardReading]) -> list[CardReading]:
-    """The slowest and the fastest card of one type and class, if they are outliers."""
+    """The slowest and the fastest card of one type and class, if they are outliers; of two cards
+    that were compared with one another alone, neither is."""
     levels = [math.log(each.times) for each in cards]
     middle = statistics.median(levels)
     usual = statistics.median(abs(level - middle) for level in levels)
     limit = max(UNLIKE * usual, LEAST)
     ends = {levels.index(min(levels)), levels.index(max(levels))}
-    return [cards[end] for end in sorted(ends) if abs(levels[end] - middle) > limit]
+    return [
+        cards[end]
+        for end in sorted(ends)
+        if abs(levels[end] - middle) > limit and cards[end].others >= ENOUGH - 1
+    ]

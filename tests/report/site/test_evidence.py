@@ -308,6 +308,11 @@ def test_each_card_is_a_dot_of_its_class_and_one_unlike_all_others_is_named() ->
     assert drawn.count("<circle") == len(usual) + 1  # one card of a class tells nothing
     assert "boost, H200" in drawn and "sustained" not in drawn
     assert "card slow: 0.970× of 5 values" in drawn
+    pair = [
+        reading(name, times)._replace(others=1)
+        for name, times in (("a", 0.97), ("b", 1.03))
+    ]
+    assert 'class="name"' not in draw_components([*usual, *pair])  # which of the two?
     assert drawn in fill(
         "evidence.html", project="p", **fill_evidence(cards=[*usual, slow])
     )
