@@ -209,7 +209,7 @@ def test_the_package_is_the_one_that_is_named_like_the_project(
     write("src/other_name.py", "")
     assert find_package(tmp_path) == ("other_name", "src")
     write("pyproject.toml", "[[[")
-    with pytest.raises(UsageError, match="pyproject.toml: not valid TOML: "):
+    with pytest.raises(UsageError, match=r"pyproject\.toml: not valid TOML: "):
         find_package(tmp_path)
 
 
