@@ -27,6 +27,7 @@ from hpml_plugins.terminal import say, warn
 
 if TYPE_CHECKING:
     from hpml_plugins.report.compare import Compared, RefusedComparison
+    from hpml_plugins.report.reading import Outcome
 
 
 @click.command()
@@ -84,14 +85,22 @@ def compare(
     repository, order = find_order(settings, results, branch)
     named = partial(find_commit, repository)
     commits = {named(a), named(b)} - {""}
+    measured: set[str] = set()
+
+    def is_in_scope(each: Outcome) -> bool:
+        measured.add(each.benchmark)
+        return benchmark in (None, each.benchmark) and machine in (None, each.machine)
+
     known = KnownRecords.read(
         results,
         warn,
-        lambda each: (
-            benchmark in (None, each.benchmark) and machine in (None, each.machine)
-        ),
+        is_in_scope,
         lambda names: names.commit in commits or any(map(names.may_be, (a, b))),
     )
+    if benchmark and not known.names:
+        where = f"on {machine}" if machine else f"under {results}"
+        hint = "" if benchmark in measured else f"; {nearest(benchmark, sorted(measured))}"
+        raise UsageError(f"no Record of benchmark {benchmark!r} {where}{hint}")
     sides = [find_side(name, known.names, named) for name in (a, b)]
     records = known.records
     found, refused = comparing.compare(sides[0], sides[1], known, order)

@@ -485,6 +485,10 @@ def test_the_command_writes_units_and_signs(tmp_path: Path) -> None:
     )
     refused = hpml(tmp_path, "compare", "one", "nine")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    misspelt = hpml(tmp_path, "compare", "one", "two", "--benchmark", "tyo")
+    assert misspelt.returncode == 2
+    told = "no Record of benchmark 'tyo' under results; did you mean 'toy'?"
+    assert misspelt.stderr == f"hpml: {told}\n"
 
 
 def test_what_was_refused_stands_below_the_table_or_is_the_error(tmp_path: Path) -> None:
