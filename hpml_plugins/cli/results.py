@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -252,36 +253,48 @@ def _find_records(
 
     commit, run: prefixes. Raises UsageError if there is none.
     """
-    from hpml_plugins.cli.run import choose, is_chosen, split_choices
+    from hpml_plugins.cli.run import choose, split_choices
     from hpml_plugins.model.formatting import format_choice
     from hpml_plugins.store import read_file, record_files
 
     stored = [
         (path, record) for path in record_files(results) for record in read_file(path, warn)
     ]
-    wanted: dict[str, list[str]] = {}
-    for key, text in split_choices(choices).items():
-        offered = {
-            format_choice(each.params[key])
-            for _, each in stored
-            if each.benchmark == name and key in each.params
-        }
-        wanted[key] = choose(text, offered)
     found = [
         (path, record)
         for path, record in stored
-        if record.benchmark == name
-        and record.status in ("ok", "retracted")
-        and machine in (None, record.machine)
-        and record.commit.startswith(commit)
-        and record.run.startswith(run)
-        and is_chosen(record.params, wanted)
+        if record.benchmark == name and record.status in ("ok", "retracted")
     ]
     if not found:
         known = sorted({record.benchmark for _, record in stored})
         hint = f"; {nearest(name, known)}" if name not in known else ""
-        raise UsageError(f"no measured Record of {name!r} matches under {results}{hint}")
+        raise UsageError(f"no measured Record of {name!r} under {results}{hint}")
+    given: list[tuple[str, Callable[[Record], bool]]] = []
+    if machine is not None:
+        given.append((f"--machine {machine}", lambda each: each.machine == machine))
+    if commit:
+        given.append((f"--commit {commit}", lambda each: each.commit.startswith(commit)))
+    if run:
+        given.append((f"--run {run}", lambda each: each.run.startswith(run)))
+    for key, text in split_choices(choices).items():
+        offered = {
+            format_choice(each.params[key]) for _, each in found if key in each.params
+        }
+        chosen = {key: choose(text, offered)}
+        given.append((f"-p {key}={text}", partial(_has_chosen, chosen)))
+    for option, fits in given:  # what none fulfils is named
+        if not (fitting := [each for each in found if fits(each[1])]):
+            raise UsageError(
+                f"no measured Record of {name!r} under {results} is of {option}"
+            )
+        found = fitting
     return found
+
+
+def _has_chosen(chosen: Mapping[str, Sequence[str]], record: Record) -> bool:
+    from hpml_plugins.cli.run import is_chosen
+
+    return is_chosen(record.params, chosen)
 
 
 def refuse_unknown_machine(results: Path, machine: str | None) -> None:

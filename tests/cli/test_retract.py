@@ -141,19 +141,19 @@ def test_a_record_without_commit_and_run_can_be_retracted(
     [
         (
             ("toi", *REASON),
-            "no measured Record of 'toi' matches under results; did you mean 'toy'?",
+            "no measured Record of 'toi' under results; did you mean 'toy'?",
         ),
         (
             ("toy", "-p", "size=3", *REASON),
-            "no measured Record of 'toy' matches under results",
+            "no measured Record of 'toy' under results is of -p size=3",
         ),
         (
             ("toy", "-p", "rows=3", *REASON),
-            "no measured Record of 'toy' matches under results",
+            "no measured Record of 'toy' under results is of -p rows=3",
         ),
         (
             ("toy", "--commit", "ffff", *REASON),
-            "no measured Record of 'toy' matches under results",
+            "no measured Record of 'toy' under results is of --commit ffff",
         ),
         (("toy", "-p", "size", *REASON), "-p 'size' is not KEY=VALUE"),
         (("toy", "--reason", " "), "--reason is empty; say what is wrong with the Record"),
