@@ -38,7 +38,7 @@ from hpml_plugins.node import (
     read_state,
 )
 from hpml_plugins.registry import DEFAULT_PATH, read_registry
-from hpml_plugins.store import results_folder
+from hpml_plugins.store import read_object, results_folder
 
 #: How libraries are checked in another process: the code sets `what`, and `facts` of torch.
 _TORCH = """\
@@ -174,7 +174,7 @@ def diagnose(registry: Path) -> Iterator[Finding]:
         yield _tool("ncu", "Nsight Compute counts a kernel's operations and bytes")
         yield _tool("nvcc", "CUDA's compiler")
     yield _tool("mpirun", "benchmarks over MPI")
-    yield _machine_file(node, results_folder(registry.resolve().parent))
+    yield machine_file(node, results_folder(registry.resolve().parent))
     torch = _TorchFacts()
     first, *others = groups
     with ThreadPoolExecutor() as pool:
@@ -307,15 +307,21 @@ def _git(folder: Path) -> Finding:
     return found
 
 
-def _machine_file(node: Node, results: Path) -> Finding:
-    home = Path("~/.asv-machine.json").expanduser().parent
-    if not os.access(home, os.W_OK):
+def machine_file(node: Node, results: Path) -> Finding:
+    """Whether asv can read and write its file of machines, and the name of this one."""
+    path = Path("~/.asv-machine.json").expanduser()
+    if not os.access(path.parent, os.W_OK):
         return Finding(
             "machine",
             "broken",
-            f"{home} is not writable, and asv keeps its machines there",
+            f"{path.parent} is not writable, and asv keeps its machines there",
             "set HOME",
         )
+    if path.exists():
+        try:
+            read_object(path)
+        except HpmlError as error:
+            return Finding("machine", "broken", str(error), "correct it, or move it away")
     what = (
         f"results of this node are filed under {filed_under(node, results)!r}"
         " (asv run --machine NAME overrides this)"

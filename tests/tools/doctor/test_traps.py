@@ -16,6 +16,7 @@ from hpml_plugins.tools.doctor.diagnosis import (
     check_libraries,
     counters_refused,
     failed_library,
+    machine_file,
     shared_memory,
     traps,
 )
@@ -206,3 +207,14 @@ def test_failing_memory_is_reported_and_corrected_errors_are_not() -> None:
     assert text.startswith(
         "broken GPU memory: the NVIDIA H200 has a failing row of memory and none left"
     )
+
+
+def test_a_machine_file_that_asv_cannot_read_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert machine_file(node(), tmp_path).state == "ok"
+    (tmp_path / ".asv-machine.json").write_text("{")
+    broken = machine_file(node(), tmp_path)
+    assert (broken.state, broken.fix) == ("broken", "correct it, or move it away")
+    assert ".asv-machine.json" in broken.what
