@@ -427,9 +427,8 @@ def main() -> NoReturn:
         sys.exit(0)
     except Exception as error:
         if debug:
-            traceback.print_exc()
-        else:
-            warn(_explain(error))
+            say(*"".join(traceback.format_exception(error)).splitlines(), error=True)
+        warn(_explain(error))
         status = 2
     with suppress(BrokenPipeError):
         sys.stdout.flush()
