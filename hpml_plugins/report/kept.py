@@ -80,7 +80,8 @@ def package_digest() -> bytes:
     may depend."""
     found = hashlib.sha256(sys.version.encode())
     for path in sorted(_PACKAGE.rglob("*")):
-        if path.is_file() and path.suffix != ".pyc":
+        # Python writes byte code under another name first, at any time
+        if path.is_file() and "__pycache__" not in path.parts:
             found.update(os.fsencode(path.relative_to(_PACKAGE)) + b"\0")
             found.update(hashlib.sha256(path.read_bytes()).digest())
     return found.digest()

@@ -31,7 +31,7 @@ from hpml_plugins.store import CommitOrder
 #: Settings of asv that say where things are rather than what they contain.
 _PLACES: Final = ("html_dir",)
 #: Python recreates these.
-_COMPILED: Final = ".pyc"
+_COMPILED: Final = "__pycache__"
 #: Folders of sys.path that change when a package is installed.
 _PACKAGES: Final = ("site-packages", "dist-packages")
 
@@ -62,7 +62,7 @@ def digest_inputs(
         name
         for name in f"{edited}\0{untracked}".split("\0")
         if name
-        and not name.endswith(_COMPILED)
+        and _COMPILED not in Path(name).parts
         and not any((top / name).is_relative_to(each) for each in apart)
     ]
     settings = {
@@ -118,7 +118,7 @@ def _changed_at(folder: Path) -> int:
 
 def _files(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.suffix != _COMPILED:
+        if path.is_file() and _COMPILED not in path.parts:
             yield path
 
 

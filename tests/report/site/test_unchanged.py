@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from repositories import git, make_repository
 
+from hpml_plugins.report import kept
+from hpml_plugins.report.kept import package_digest
 from hpml_plugins.report.site import unchanged
 from hpml_plugins.report.site.manifest import NAME as MANIFEST
 from hpml_plugins.report.site.manifest import complete_manifest, write_manifest
@@ -182,3 +184,16 @@ def test_a_site_is_published_again_where_something_differs(
         assert unchanged.unchanged_problems("d") is None
         assert not unchanged.take_over_made("data", "made of", tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_byte_code_that_is_being_written_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "_PACKAGE", tmp_path)
+    (tmp_path / "code.py").write_text("x = 1")
+    before = package_digest.__wrapped__()
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "code.cpython-311.pyc.139852").write_bytes(b"half")
+    assert package_digest.__wrapped__() == before
+    (tmp_path / "code.py").write_text("x = 2")
+    assert package_digest.__wrapped__() != before
