@@ -121,3 +121,14 @@ def test_debug_shows_the_traceback_wherever_it_stands(tmp_path: Path) -> None:
         done = hpml(tmp_path, *words)
         assert done.returncode == 2 and "Traceback" in done.stderr
     assert "Traceback" not in hpml(tmp_path, "list").stderr
+
+
+def test_a_closed_output_is_no_fault(tmp_path: Path) -> None:
+    for words, status in (("list", 0), ("nosuch", 2)):
+        (tmp_path / "registry.yaml").write_text("version: 1\nplugins: []\n")
+        shell = f"{sys.executable} -m hpml_plugins {words} >&-"
+        done = subprocess.run(
+            ["sh", "-c", shell], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == status, done.stderr
+        assert "Traceback" not in done.stderr

@@ -49,6 +49,7 @@ from hpml_plugins.report.site.changes import Judged, Shift, find_suspected
 from hpml_plugins.report.site.feed import write_feed
 from hpml_plugins.report.site.matrix import Costs, Matrix, Regime, TaskRow, build
 from hpml_plugins.report.site.nodes import find_gaps, find_nodes
+from hpml_plugins.report.site.page import point_link
 from hpml_plugins.report.site.task_table import show_verdict, verdict_fragments
 from hpml_plugins.report.site.tasks import (
     OTHER_CODE,
@@ -363,6 +364,12 @@ def with_regimes(
     (results.folder / machine["machine"] / "machine.json").write_text(
         json.dumps(dict(machine))
     )
+
+
+def test_the_row_of_a_regime_leads_to_its_own_values() -> None:
+    settled = point_link("matmul", "rate", "size=8192", "settled")
+    assert settled == point_link("matmul", "rate", "size=8192")
+    assert point_link("matmul", "rate", "size=8192", "boost") == f"{settled}&regime=boost"
 
 
 def test_unlike_regimes_are_never_compared(results: Results) -> None:

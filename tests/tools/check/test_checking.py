@@ -519,3 +519,11 @@ def test_an_array_is_spoilt_in_a_copy() -> None:
     assert numpy.isnan(corrupted(array, "nan")).all()
     assert corrupted(numpy.array([1, 2]), "nan").tolist() == [2, 3]
     assert array.tolist() == [1.0, 10.0]
+
+
+def test_a_point_that_failed_proves_nothing_about_its_imports(
+    findings: list[Finding],
+) -> None:
+    of_failed = [each.what for each in findings if each.subject == "returns_the_wrong"]
+    assert of_failed
+    assert "all that it imports and starts is required" not in of_failed
