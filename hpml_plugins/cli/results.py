@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -253,7 +252,7 @@ def _find_records(
 
     commit, run: prefixes. Raises UsageError if there is none.
     """
-    from hpml_plugins.cli.run import choose, split_choices
+    from hpml_plugins.cli.run import choose, is_chosen, split_choices
     from hpml_plugins.model.formatting import format_choice
     from hpml_plugins.store import read_file, record_files
 
@@ -269,32 +268,27 @@ def _find_records(
         known = sorted({record.benchmark for _, record in stored})
         hint = f"; {nearest(name, known)}" if name not in known else ""
         raise UsageError(f"no measured Record of {name!r} under {results}{hint}")
-    given: list[tuple[str, Callable[[Record], bool]]] = []
+
+    def narrow(option: str, fits: Callable[[Record], bool]) -> None:
+        """Keep those that fit; name the option that none does."""
+        found[:] = [each for each in found if fits(each[1])]
+        if not found:
+            raise UsageError(
+                f"no measured Record of {name!r} under {results} matches {option}"
+            )
+
     if machine is not None:
-        given.append((f"--machine {machine}", lambda each: each.machine == machine))
-    if commit:
-        given.append((f"--commit {commit}", lambda each: each.commit.startswith(commit)))
-    if run:
-        given.append((f"--run {run}", lambda each: each.run.startswith(run)))
+        narrow(f"--machine {machine}", lambda each: each.machine == machine)
+    narrow(f"--commit {commit}", lambda each: each.commit.startswith(commit))
+    narrow(f"--run {run}", lambda each: each.run.startswith(run))
+    chosen: dict[str, list[str]] = {}
     for key, text in split_choices(choices).items():
         offered = {
             format_choice(each.params[key]) for _, each in found if key in each.params
         }
-        chosen = {key: choose(text, offered)}
-        given.append((f"-p {key}={text}", partial(_has_chosen, chosen)))
-    for option, fits in given:  # what none fulfils is named
-        if not (fitting := [each for each in found if fits(each[1])]):
-            raise UsageError(
-                f"no measured Record of {name!r} under {results} is of {option}"
-            )
-        found = fitting
+        chosen[key] = choose(text, offered)
+        narrow(f"-p {key}={text}", lambda each: is_chosen(each.params, chosen))
     return found
-
-
-def _has_chosen(chosen: Mapping[str, Sequence[str]], record: Record) -> bool:
-    from hpml_plugins.cli.run import is_chosen
-
-    return is_chosen(record.params, chosen)
 
 
 def refuse_unknown_machine(results: Path, machine: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -52,12 +53,15 @@ class DeclaredWork(msgspec.Struct, frozen=True, omit_defaults=True):
         of its limits is unknown, because that one may be what bounds it. Source: Williams,
         Waterman, Patterson, Roofline, Commun. ACM 52 (2009).
         """
-        times = [
-            amount / highest if highest else None
-            for amount, highest in ((self.flop, limit.flop), (self.bytes, limit.bytes))
-            if amount
-        ]
-        known = [time for time in times if time is not None]
-        if not known or len(known) < len(times) or not seconds:
+        limits = ((self.flop, limit.flop), (self.bytes, limit.bytes))
+        shortest = max(
+            (
+                amount / highest if highest else math.inf
+                for amount, highest in limits
+                if amount
+            ),
+            default=0.0,
+        )
+        if not seconds or not 0 < shortest < math.inf:
             return None
-        return max(known) / max(1, self.gpus) / seconds
+        return shortest / max(1, self.gpus) / seconds

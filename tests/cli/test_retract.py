@@ -145,15 +145,15 @@ def test_a_record_without_commit_and_run_can_be_retracted(
         ),
         (
             ("toy", "-p", "size=3", *REASON),
-            "no measured Record of 'toy' under results is of -p size=3",
+            "no measured Record of 'toy' under results matches -p size=3",
         ),
         (
             ("toy", "-p", "rows=3", *REASON),
-            "no measured Record of 'toy' under results is of -p rows=3",
+            "no measured Record of 'toy' under results matches -p rows=3",
         ),
         (
             ("toy", "--commit", "ffff", *REASON),
-            "no measured Record of 'toy' under results is of --commit ffff",
+            "no measured Record of 'toy' under results matches --commit ffff",
         ),
         (("toy", "-p", "size", *REASON), "-p 'size' is not KEY=VALUE"),
         (("toy", "--reason", " "), "--reason is empty; say what is wrong with the Record"),
