@@ -38,6 +38,7 @@ from hpml_plugins.plugins.language_models import (
     serving,
     shapes,
     sharing,
+    slots,
     text,
     time_to_loss,
     training,
@@ -462,9 +463,9 @@ def test_the_kernel_of_peers_adds_up_sends_and_normalises() -> None:
 def test_our_kernels_agree_with_the_step() -> None:
     lines = interpreted("token_kernels_numbers.py")
     assert [line.split()[0] for line in lines[:-1]] == (
-        9 * ["product"] + 9 * ["step"] + ["likeliest"] + 2 * ["ranks"]
+        9 * ["product"] + 9 * ["step"] + ["likeliest"] + 2 * ["ranks"] + 2 * ["serving"]
     )
-    assert lines[-1] == "time rate"
+    assert lines[-3:] == ["serving bfloat16 [16, 32]", "serving fp8 [16, 32]", "time rate"]
 
 
 def test_our_kernels_are_for_some_batches_and_formats(node: Node) -> None:
@@ -893,10 +894,13 @@ class SlowEngine:
         self.log.append(f"read {number}")
         return 100
 
-    def step(self) -> list[int]:
+    def step(self, slots: int) -> list[int]:
         self.now += 1
-        self.log.append("step")
-        return list(range(self.slots))
+        self.log.append(f"step {slots}")
+        return list(range(slots))
+
+    def finish(self, slot: int) -> None:
+        self.log.append(f"finish {slot}")
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -909,10 +913,23 @@ def test_requests_are_answered_in_turn_and_timed() -> None:
     ]
     took = server.serve(engine, requests, clock=lambda: engine.now, sleep=engine.sleep)
     # the third waits for the slot that the second leaves at 8
-    assert engine.log == ["read 0", "read 1", "step", "read 2", "step"]
+    read, then = ["read 0", "read 1"], ["read 2", "step 2", "finish 0", "finish 1"]
+    assert engine.log == [*read, "step 2", "finish 1", *then]
     assert [request.times for request in requests] == [[4, 8, 12], [7, 8], [11, 12]]
     assert [request.gaps() for request in requests] == [[4, 4], [1], [1]]
-    assert requests[0].tokens == [100, 1, 1] and took == 12
+    assert requests[0].tokens == [100, 0, 0] and took == 12
+
+
+def test_a_request_gets_the_first_free_slot_and_a_step_those_in_use() -> None:
+    engine = SlowEngine(slots=3)
+    requests = [
+        server.Request(arrival, wanted)
+        for arrival, wanted in ((0, 2), (0, 4), (8, 2), (100, 2))
+    ]
+    server.serve(engine, requests, clock=lambda: engine.now, sleep=engine.sleep)
+    first = ["read 0", "read 1", "step 2", "finish 0", "step 2"]
+    then = ["read 2", "step 2", "finish 1", "finish 0"]
+    assert engine.log == [*first, *then, "read 3", "step 1", "finish 0"]
 
 
 def test_arrivals_are_seeded_and_as_many_as_asked() -> None:
@@ -951,7 +968,7 @@ def test_metrics_of_serving_by_hand() -> None:
 def test_every_slot_answers_as_a_sequence_alone() -> None:
     decoder = llama.Llama(DEEP, 32, "float32", "cpu", seed=0)
     prompts = torch.randint(256, (5, 10))
-    engine = serving.LlamaEngine(decoder, 2, prompts)
+    engine = slots.LlamaEngine(decoder, 2, prompts, by_kernels=False)
     requests = [server.Request(0.0, wanted) for wanted in (4, 9, 5, 2, 7)]
     server.serve(engine, requests)
     for prompt, request in zip(prompts, requests, strict=True):
@@ -971,11 +988,33 @@ def test_serving_is_measured_on_the_cpu(node: Node) -> None:
     assert record.series["requests"].columns["first"][0] > 0
 
 
+@needs_gpu
+@pytest.mark.parametrize(
+    ("format", "slot_count"), [("bfloat16", 32), ("fp8", 16), ("int8", 3)]
+)
+def test_the_server_on_a_gpu_answers_as_a_sequence_alone(
+    format: str, slot_count: int, fresh_compiler: None
+) -> None:
+    record = measured(
+        serving.SERVING,
+        detect_node(),
+        model="tiny",
+        format=format,
+        arrival=100.0,
+        prompt=20,
+        output=30,
+        slots=slot_count,
+        seconds=0.5,
+    )
+    assert (record.status, record.reason) == ("ok", "")
+
+
 def test_a_wrong_token_fails(node: Node) -> None:
     decoder = llama.Llama(LLAMA["tiny"], 32, "float32", "cpu", seed=0)
     prompts = torch.randint(256, (1, 10))
     requests = [server.Request(0.0, 4)]
-    server.serve(serving.LlamaEngine(decoder, 2, prompts), requests)
+    engine = slots.LlamaEngine(decoder, 2, prompts, by_kernels=False)
+    server.serve(engine, requests)
     bench = Bench(node, {}, plan=SHORT)
     serving.check_tokens(bench, decoder, requests, prompts)
     requests[0].tokens[-1] = (requests[0].tokens[-1] + 1) % 256

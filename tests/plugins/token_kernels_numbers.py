@@ -3,7 +3,9 @@ test_language_models.py runs this in a process of its own."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch.nn.functional import rms_norm, silu
@@ -17,7 +19,10 @@ from hpml_plugins.plugins.language_models import (
     inference,
     llama,
     peers,
+    server,
+    serving,
     sharing,
+    slots,
     token_kernels,
 )
 from hpml_plugins.plugins.language_models.fused_decoding import kernel_step
@@ -132,6 +137,25 @@ def check_likeliest() -> None:
     print("likeliest")
 
 
+def check_serving(format: str) -> None:
+    decoder = llama.Llama(LLAMA["tiny"], 16, "bfloat16", "cpu", seed=0)
+    decoder.quantize(format)
+    requests = [server.Request(0.0, 3 if number < 4 else 2) for number in range(20)]
+    prompts = torch.randint(256, (len(requests), 10))
+    engine = slots.LlamaEngine(decoder, 32, prompts, by_kernels=True)
+    counts = set()
+
+    def decode(by_kernels: Callable[[], Any] = engine.decode) -> Any:
+        counts.add(len(engine.inputs.last))
+        return by_kernels()
+
+    engine.decode = decode
+    server.serve(engine, requests)
+    bench = Bench(detect_node(), {}, plan=PLAN)
+    serving.check_tokens(bench, decoder, requests, prompts)
+    print("serving", format, sorted(counts))
+
+
 def check_benchmark() -> None:
     bench = Bench(detect_node(), {}, plan=PLAN)
     LLAMA["smallest"] = Shape(
@@ -172,4 +196,6 @@ if __name__ == "__main__":  # ranks import this file
     check_likeliest()
     check_ranks(1)
     check_ranks(16)
+    check_serving("bfloat16")
+    check_serving("fp8")
     check_benchmark()

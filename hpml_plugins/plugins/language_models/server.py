@@ -3,6 +3,7 @@ interface to the model."""
 
 from __future__ import annotations
 
+import heapq
 import math
 import random
 import time
@@ -38,8 +39,11 @@ class Engine(Protocol):
     def start(self, number: int, slot: int) -> int:
         """Read the prompt of request `number` into a slot; return its first token."""
 
-    def step(self) -> list[int]:
-        """One more token in every slot, also in free ones."""
+    def step(self, slots: int) -> list[int]:
+        """One more token in each of the first `slots` slots, also in free ones; maybe of more."""
+
+    def finish(self, slot: int) -> None:
+        """The request in this slot has all its tokens."""
 
 
 def arrivals(rate: float, seconds: float, tokens: int, seed: int) -> list[Request]:
@@ -64,8 +68,8 @@ def serve(
 ) -> float:
     """Answer all requests; s that it took.
 
-    Arrived requests are read into free slots, first come, first served, before the next step; a
-    step gives each slot a token. progress: called with the number of finished requests.
+    Arrived requests are read into the first free slot, first come, first served, before the next
+    step; a step gives each slot a token. progress: called with the number of finished requests.
     """
     coming = deque(enumerate(requests))
     running: dict[int, Request] = {}
@@ -75,17 +79,18 @@ def serve(
         now = clock() - started
         if coming and free and coming[0][1].arrival <= now:
             number, request = coming.popleft()
-            slot = free.pop()
+            slot = heapq.heappop(free)
             token = engine.start(number, slot)
             _take(request, token, clock() - started)
             running[slot] = request
         elif running:
-            tokens = engine.step()
+            tokens = engine.step(max(running) + 1)
             now = clock() - started
             for slot, request in list(running.items()):
                 _take(request, tokens[slot], now)
                 if len(request.tokens) == request.wanted:
-                    free.append(slot)
+                    engine.finish(slot)
+                    heapq.heappush(free, slot)
                     del running[slot]
             progress(len(requests) - len(coming) - len(running))
         else:

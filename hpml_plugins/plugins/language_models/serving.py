@@ -24,68 +24,6 @@ BLOCK = 64
 SLACK = 0.3
 
 
-class LlamaEngine:
-    """The decoder in `slots` rows of a cache.
-
-    All prompts have the same length. On a GPU, reading a prompt and a step are compiled, and each
-    is a CUDA graph.  prompts: (requests, length).
-    """
-
-    def __init__(self, decoder: Llama, slots: int, prompts: Any) -> None:
-        import torch
-
-        device = prompts.device
-        self.slots, self.decoder, self.prompts = slots, decoder, prompts
-        self.caches = decoder.caches(slots)
-        self.rows = torch.arange(slots, device=device)
-        self.last = torch.zeros(slots, 1, dtype=torch.long, device=device)
-        self.positions = torch.zeros_like(self.last)
-        self.row = torch.zeros(1, dtype=torch.long, device=device)
-        self.prompt = prompts[:1].clone()
-        self._read, self._decode = self._read_prompt, self._decode_all
-        self.following, self.first = self._decode_all(), self._read_prompt()
-
-    def capture(self) -> None:
-        """Compile and capture both."""
-        from hpml_plugins.plugins.language_models.inference import captured, compile_options
-
-        self.decoder.compile_parts(compile_options(self.slots))
-        self._read, self.first = captured(self._read_prompt)
-        self._decode, self.following = captured(self._decode_all)
-
-    def _read_prompt(self) -> Any:
-        positions = self.decoder.places[: self.prompt.shape[1]][None]
-        place = self.decoder.place(self.row, positions)
-        return self.decoder(self.prompt, self.caches, place)[1]
-
-    def _decode_all(self) -> Any:
-        place = self.decoder.place(self.rows, self.positions, masked=True)
-        tokens = self.decoder(self.last, self.caches, place)[1]
-        self.last.copy_(tokens[:, None])
-        # a slot without a request stays at the last position
-        self.positions.add_(1).clamp_(max=self.decoder.context - 1)
-        return tokens
-
-    def start(self, number: int, slot: int) -> int:
-        """Read the prompt of request `number` into a slot; return its first token."""
-        self.prompt.copy_(self.prompts[number : number + 1])
-        self.row.fill_(slot)
-        self.first = self._or_written(self._read(), self.first)
-        self.last[slot] = self.first[0]
-        self.positions[slot] = self.prompt.shape[1]
-        return int(self.first[0])
-
-    def step(self) -> list[int]:
-        """One more token in every slot."""
-        self.following = self._or_written(self._decode(), self.following)
-        return [int(token) for token in self.following.tolist()]
-
-    @staticmethod
-    def _or_written(returned: Any, written: Any) -> Any:
-        """A replayed graph returns nothing: it writes."""
-        return written if returned is None else returned
-
-
 def measure(
     bench: Bench,
     *,
@@ -99,8 +37,10 @@ def measure(
 ) -> Mapping[str, Any]:
     """Answer requests that arrive at random by continuous batching: latencies and rate.
 
-    A prompt is read as soon as a slot is free, before the next step of all slots; the tokens are
-    read back after each step. Weights and prompts are random, arrivals and lengths seeded.
+    A prompt is read as soon as a slot is free, before the next step; the tokens are read back after
+    each step. On a GPU, reading a prompt is compiled, a step is by the kernels of
+    `lm_decode_fused`, or compiled where there are none for the format or the number of slots, and
+    each is a CUDA graph. Weights and prompts are random, arrivals and lengths seeded.
 
     arrival: requests per second on average.  prompt: tokens of each.  output: average number of
     requested tokens.  slots: sequences that are decoded at a time.  seconds: in which requests
@@ -112,6 +52,7 @@ def measure(
     import torch
 
     from hpml_plugins.plugins.language_models import llama
+    from hpml_plugins.plugins.language_models.slots import LlamaEngine, has_kernels
 
     bench.progress("filling weights", 0.0)
     requests = arrivals(arrival, seconds, output, bench.seed)
@@ -119,8 +60,10 @@ def measure(
     decoder.quantize(format)
     size = (len(requests), prompt)
     prompts = torch.randint(shape.vocabulary, size, device=bench.device)
-    engine = LlamaEngine(decoder, slots, prompts)
-    if bench.device == "cuda":
+    on_gpu = bench.device == "cuda"
+    by_kernels = on_gpu and has_kernels(format, slots)
+    engine = LlamaEngine(decoder, slots, prompts, by_kernels=by_kernels)
+    if on_gpu:
         bench.progress("compiling and capturing", 0.1)
         engine.capture()
 
