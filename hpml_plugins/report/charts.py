@@ -13,7 +13,7 @@ import json
 import math
 import re
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
@@ -22,6 +22,7 @@ from hpml_plugins.errors import DefinitionError
 from hpml_plugins.model.figure import Cell, Chart, Table, told_apart
 from hpml_plugins.model.formatting import shown_unit
 from hpml_plugins.published import gpu_types
+from hpml_plugins.report.labels import SIDES, SIZE, Point, Scale, sides_of
 
 #: One column, or several whose values are joined. A column name may be embedded in text: "batch
 #: {batch}".
@@ -57,7 +58,7 @@ SHAPES: Final = (
 _MARKERS: Final = (*SHAPES, *SHAPES[1:], SHAPES[0])
 DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 1])
 #: px of a single panel.
-WIDTH = 600
+WIDTH, HEIGHT = 600, 320
 #: px of a panel beside another one.
 PANEL = 310
 #: px of a legend.
@@ -68,6 +69,10 @@ LETTER = 6
 WIDER = 1
 #: px of a row.
 ROW = 20
+#: In the column `what`: a row of a roofline chart that is a curve.
+ROOF: Final = "roof"
+#: px beside the first and last point of a chart with labels, and beside those of other charts.
+LABEL_MARGIN, MARGIN = 60, 8
 #: CPUs are left out of a chart if they add more decades to an axis than this, and more than this
 #: factor.
 MOST_ADDED: Final = 0.5
@@ -130,7 +135,7 @@ class Axis:
         ticks: Layer = {"labelExpr": label, "labelOverlap": "parity", "tickCount": 6}
         if self.log:
             labelled = _LABELLED[self.base]
-            scale = {"type": "log", "base": self.base, "nice": self.nice, "padding": 8}
+            scale = {"type": "log", "base": self.base, "nice": self.nice, "padding": MARGIN}
             ticks = {
                 "labelExpr": f"{labelled} ? {label} : ''",
                 "labelOverlap": "greedy",
@@ -291,7 +296,7 @@ class _ChartBuilder:
         """The position of a mark, with room for the label of the last point."""
         found = {"x": x.channel(), "y": y.channel()}
         if self.label and x.log:
-            found["x"]["scale"]["padding"] = 60
+            found["x"]["scale"]["padding"] = LABEL_MARGIN
         return found
 
     def add(self, mark: Layer, encoding: Layer, transform: Sequence[Layer] = ()) -> None:
@@ -319,11 +324,19 @@ class _ChartBuilder:
             )
 
     def add_text(self, place: Layer, transform: Sequence[Layer] = ()) -> None:
-        """Add the labels of points."""
-        if self.label:
-            made = [*transform, {"calculate": _joined(self.label), "as": "label"}]
-            mark = {"type": "text", "align": "left", "dx": 6, "dy": 5, "fontSize": 9}
-            self.add(mark, {**place, "text": {"field": "label"}}, made)
+        """Add the labels of points, on the sides that `complete` finds."""
+        if not self.label:
+            return
+        for number, side in enumerate(SIDES):
+            mark = {
+                "type": "text",
+                "align": "right" if side.is_left else "left",
+                "dx": side.right,
+                "dy": side.down,
+                "fontSize": SIZE,
+            }
+            chosen = {"filter": f"datum['label side'] === {number}"}
+            self.add(mark, {**place, "text": {"field": "label"}}, [*transform, chosen])
 
     def layered(self, zoom: Sequence[str], name: str = "", legend: bool = True) -> Chart:
         """The layers with interaction: zoom with Ctrl and the wheel, drag, click on a series in the
@@ -350,9 +363,14 @@ class _ChartBuilder:
         return {"layer": layers}
 
     def chart(
-        self, transform: Sequence[Layer], inner: Chart, needs: Sequence[Axis] = ()
+        self,
+        transform: Sequence[Layer],
+        inner: Chart,
+        needs: Sequence[Axis] = (),
+        beyond: Sequence[float] = (1, 1),
     ) -> Chart:
-        """The whole chart. inner: one panel.  needs: what a row must have to be drawn."""
+        """The whole chart. inner: one panel.  needs: what a row must have to be drawn.  beyond: how
+        far the x axis goes on, as a ratio to the least and to the largest number of the rows."""
         parts = {part: part.replace("_", " ") for part in self.parts}
         named = {
             "color": self.coloured,
@@ -371,6 +389,8 @@ class _ChartBuilder:
             "axes": [[axis.column, axis.title, axis.unit] for axis in self.axes],
             "logarithmic": [axis.column for axis in self.axes if axis.log],
             "series": self.coloured,
+            "label": self.label,
+            "beyond": beyond,
             "others": [
                 name
                 for each in (self.row, self.shape, self.dash, self.panel, self.each)
@@ -570,26 +590,24 @@ def bar_chart(
 def roofline_chart(
     x: Axis, y: Axis, series: Columns, *, roof: str, **options: Any
 ) -> Chart:
-    """Rows whose column `what` is "roof" as curves, the others as points, both axes logarithmic.
+    """Rows whose column `what` is ROOF as curves, the others as points, both axes logarithmic.
 
     roof: a Vega expression for the limit given by a row of a roof at `datum.at`, the arithmetic
     intensity.  options: see `_ChartBuilder`.
     """
     made = _ChartBuilder((x, y), ("what",), series, **{"across": 1, **options})
-    least, most = (
-        f"log(datum.{op} {factor}) / LN10"
-        for op, factor in (("min", "/ 3"), ("max", "* 6"))
-    )
+    beyond = {"min": 1 / 3, "max": 6}
+    least, most = (f"log(datum.{op} * {ratio}) / LN10" for op, ratio in beyond.items())
     ranged: list[Layer] = [
         {"window": [{"op": "row_number", "as": "number"}]},
         {
             "joinaggregate": [
-                {"op": op, "field": _field(x.column), "as": op} for op in ("min", "max")
+                {"op": op, "field": _field(x.column), "as": op} for op in beyond
             ]
         },
     ]
     curve: list[Layer] = [
-        {"filter": "datum.what === 'roof'"},
+        {"filter": f"datum.what === '{ROOF}'"},
         {"calculate": "sequence(0, 1.001, 0.02)", "as": "step"},
         {"flatten": ["step"]},
         {"calculate": f"pow(10, {least} + datum.step * ({most} - {least}))", "as": "at"},
@@ -604,10 +622,11 @@ def roofline_chart(
     made.add(
         {"type": "line", "strokeWidth": 1.6}, {**over, **made.colour, **made.dashes}, curve
     )
-    plotted = [{"filter": "datum.what !== 'roof'"}, x.shown, y.shown]
+    plotted = [{"filter": f"datum.what !== '{ROOF}'"}, x.shown, y.shown]
     made.add_points(place, plotted)
     made.add_text(place, plotted)
-    return made.chart(ranged, {**made.layered(("x", "y")), "height": 380})
+    inner = {**made.layered(("x", "y")), "height": 380}
+    return made.chart(ranged, inner, beyond=tuple(beyond.values()))
 
 
 def complete(
@@ -628,6 +647,8 @@ def complete(
         panels = len({label_of(row, meta["panel"]) for row in drawn})
         made["columns"] = min(panels, meta["across"])
         inner |= _panel_size(panels, meta["across"])
+    if meta.get("label"):
+        rows = _with_labels(rows, meta, inner)
     legends = meta.get("legends", {})
     if parts := meta.get("parts"):  # as the chart's own transform folds them
         drawn = [{**row, "part": part} for row in drawn for part in parts]
@@ -652,6 +673,32 @@ def complete(
     wider = {"left": WIDER * left, "right": WIDER * right, "top": 0, "bottom": 0}
     head["padding"] = {side: 5 + more for side, more in wider.items()}
     return {**head, "data": {"values": rows}, "config": config(), **made}
+
+
+def _with_labels(
+    rows: Iterable[Mapping[str, Cell]], meta: Mapping[str, Any], inner: Chart
+) -> list[dict[str, Any]]:
+    """The rows with the text and the side of their label, in columns `label` and `label side`.
+
+    meta: see `_ChartBuilder.chart`. An axis of each panel's own is taken for a shared one, on which
+    points are closer to each other.
+    """
+    found = [{**row, "label": label_of(row, meta["label"])} for row in rows]
+    (x, *_), (y, *_) = meta["axes"][:2]
+    logs = meta["logarithmic"]
+    width, height = inner.get("width", WIDTH), inner.get("height", HEIGHT)
+    across = Scale(x, width, LABEL_MARGIN, x in logs, meta["beyond"]).places(found)
+    up = Scale(y, height, MARGIN, y in logs).places(found)
+    panels: dict[str, list[tuple[dict[str, Any], Point]]] = defaultdict(list)
+    for row, right, top in zip(found, across, up, strict=True):
+        if right is not None and top is not None and row.get("what") != ROOF:
+            point = Point(right, -top, str(row["label"]))
+            panels[label_of(row, meta["panel"])].append((row, point))
+    for panel in panels.values():
+        sides = sides_of([point for _, point in panel])
+        for (row, _), side in zip(panel, sides, strict=True):
+            row["label side"] = side
+    return found
 
 
 def _copied(chart: Chart) -> Chart:
@@ -681,7 +728,7 @@ def _panel_size(panels: int, across: int) -> Layer:
     if across == 1:
         return {}
     if panels == 1:
-        return {"width": WIDTH, "height": 320}
+        return {"width": WIDTH, "height": HEIGHT}
     if across == 2:
         return {"width": PANEL, "height": 220}
     return {"width": 2 * PANEL // across - 10, "height": 130}
@@ -812,7 +859,7 @@ def config() -> dict[str, Any]:
     return {
         "font": "sans-serif",
         "background": "transparent",
-        "view": {"stroke": None, "continuousWidth": WIDTH, "continuousHeight": 320},
+        "view": {"stroke": None, "continuousWidth": WIDTH, "continuousHeight": HEIGHT},
         "axis": {
             **text,
             "domainColor": GREY,

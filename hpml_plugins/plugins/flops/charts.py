@@ -31,8 +31,15 @@ def models(records: Sequence[Record]) -> Table:
                 "counted_on": counted_on,
             }
         )
+    largest = {row["family"]: row["model"] for row in sorted(rows, key=_parameters)}
+    for row in rows:
+        row["name"] = row["family"] if largest[row["family"]] == row["model"] else None
     once = Table.of(rows, {**table.units, "intensity": "FLOP/B"}).sorted("multiply_adds", "model")
-    return once.select("model", "family", *METRICS, "intensity", "counted_on")
+    return once.select("model", "family", "name", *METRICS, "intensity", "counted_on")
+
+
+def _parameters(row: dict[str, Any]) -> float:
+    return row["parameters"] or 0.0
 
 
 def family(model: str) -> str:
@@ -94,14 +101,6 @@ MODELS = line_chart(
     MULTIPLY_ADDS,
     PARAMETERS,
     "family",
-    transform=[
-        {
-            "window": [{"op": "row_number", "as": "rank"}],
-            "groupby": ["family"],
-            "sort": [{"field": "parameters", "order": "descending"}],
-        },
-        {"calculate": "datum.rank === 1 ? datum.family : ''", "as": "name"},
-    ],
     label="name",
     also=["model"],
     legend=False,
