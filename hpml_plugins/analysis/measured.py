@@ -21,7 +21,7 @@ from hpml_plugins.model.alike_code import measuring_code
 from hpml_plugins.model.record import Estimate
 
 if TYPE_CHECKING:
-    from hpml_plugins.model.record import Record
+    from hpml_plugins.model.record import MetricSamples, Record
 
 #: The spread of a counted value, which repeats exactly.
 EXACT = Spread(0.0, math.inf, 0.0, math.inf)
@@ -72,7 +72,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
     see `code_of`.  card: see `card_of`.  hardware: see `hardware_of`.  started: Unix time, s.
     rounds: see `_variance_by_rounds`.  several_rounds: whether it is the median of several rounds.
     timing: see `signature`; metrics with the same signature belong to one timing.  run: the
-    Record's.  power: of an energy by `Bench.energy`: the mean power under load, W; else 0.
+    Record's.  spent: of an energy: see `_spent`; else 0.
     reference: the natural logarithm of the time of the reference step of its class and visit,
     negative for a rate; None without one.  adjusted: see `hpml_plugins.analysis.reference`.
     levels: the result of each card, for several Records.  spread: see `fill_in_spreads`; None for
@@ -104,7 +104,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
     reference: float | None = None
     adjusted: Adjusted | None = None
     unlike_runs: int = 0
-    power: float = 0.0
+    spent: float = 0.0
 
     @classmethod
     def of(cls, record: Record, name: str) -> MeasuredValue:
@@ -145,7 +145,6 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
                 **common,
             )
         medians = metric.round_medians if metric.rounds else ()
-        power = metric.info.get("power") if metric.unit == "J" else None
         return cls(
             value=own.value,
             low=own.low,
@@ -159,7 +158,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
             several_rounds=bool(metric.rounds),
             boosted=boosted,
             timing=timing,
-            power=power if isinstance(power, float) else 0.0,
+            spent=_spent(metric),
             **common,
         )
 
@@ -358,6 +357,18 @@ def _common_facts(record: Record) -> dict[str, Any]:
         "started": record.started,
         "run": intern(record.run),
     }
+
+
+def _spent(metric: MetricSamples) -> float:
+    """The energy of what the Record's `time` is of, with that of the idle card, J; 0 if unknown.
+
+    By `Bench.energy` it is that of a call under load. A plugin that measures the whole of what it
+    times gives the mean power with it.
+    """
+    if metric.unit != "J" or "power" not in metric.info:
+        return 0.0
+    gross = metric.info.get("gross", metric.median)
+    return gross if isinstance(gross, float) else 0.0
 
 
 def code_of(record: Record) -> str:

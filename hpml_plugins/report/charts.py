@@ -230,6 +230,8 @@ class _ChartBuilder:
     def __post_init__(self) -> None:
         self.drawn: list[Layer] = [rule.layer for rule in self.rules]
         self.coloured = _tuple(self.series)
+        #: The labels whose sides `complete` finds.
+        self.beside_points: Columns = ()
         dashed = any(name == "part" for _, name, _ in _parsed(self.dash))
         if self.parts and not self.coloured and not dashed:
             self.coloured = ("part",)
@@ -327,6 +329,7 @@ class _ChartBuilder:
         """Add the labels of points, on the sides that `complete` finds."""
         if not self.label:
             return
+        self.beside_points = self.label
         for number, side in enumerate(SIDES):
             mark = {
                 "type": "text",
@@ -389,7 +392,7 @@ class _ChartBuilder:
             "axes": [[axis.column, axis.title, axis.unit] for axis in self.axes],
             "logarithmic": [axis.column for axis in self.axes if axis.log],
             "series": self.coloured,
-            "label": self.label,
+            "label": self.beside_points,
             "beyond": beyond,
             "others": [
                 name

@@ -53,7 +53,7 @@ def roofs(records: Sequence[Record]) -> Table:
     for record in records:
         if found := record.metrics.get("best"):
             key = record.machine, str(record.params.get("dtype", "copy"))
-            best[key] = max(found.samples[0], best.get(key, 0.0))
+            best[key] = max(*found.samples, best.get(key, 0.0))
     rows: list[Row] = []
     for machine, (name, published) in {record.machine: card(record) for record in records}.items():
         copied = best.get((machine, "copy"))

@@ -1,5 +1,9 @@
-"""Values of the first page per joule: a rate divided by the mean power of the board under the load
-of the point, and the energy that a time costs at that power."""
+"""Values of the first page per joule: the work of a step or run over the energy of the board during
+it, and that energy.
+
+The energy is measured under load of its own, at whose clocks a step may take longer than where it
+was timed. So a rate is not divided by the power: the work is the rate times the time.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,8 @@ from hpml_plugins.report.site.tasks import OTHER_CODE
 
 #: Said of a ratio whose values are not those that the cells show.
 OLDER_CODE = "at older code that both measured"
+#: The metric that times what the energy is of.
+TIME = "time"
 #: Confidence level of both sides of a ratio's interval, as a quantile.
 _UPPER = 0.975
 
@@ -121,18 +127,25 @@ def ratios_per_joule(
 
 
 def _of_runs(row: TaskRow, runs: Iterable[MeasuredRun[Any]]) -> PerJoule | None:
-    unit = row.metric.unit
+    name, unit = row.metric.metric, row.metric.unit
     is_rate = unit == "Hz" or unit.endswith("/s")
-    if not is_rate and unit not in ("s", "J"):
+    if not is_rate and unit != "J" and name != TIME:
         return None
     by_card: dict[str, list[float]] = {}
     for run in runs:
-        value = run.values.get(row.metric.metric)
-        power = max((each.power for each in run.values.values()), default=0.0)
-        if value is None or value.value <= 0 or not power or value.is_busy:
+        value, time = run.values.get(name), run.values.get(TIME)
+        spent = max((each.spent for each in run.values.values()), default=0.0)
+        if value is None or value.value <= 0 or not spent or value.is_busy:
             continue
-        factor = {"s": power, "J": 1.0}.get(unit, 1 / power)
-        by_card.setdefault(value.card, []).append(math.log(value.value * factor))
+        if unit == "J":
+            found = value.value
+        elif name == TIME:
+            found = spent
+        elif time:
+            found = value.value * time.value / spent
+        else:
+            continue
+        by_card.setdefault(value.card, []).append(math.log(found))
     if not by_card:
         return None
     cards = [statistics.fmean(levels) for levels in by_card.values()]

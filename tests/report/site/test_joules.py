@@ -25,8 +25,9 @@ from hpml_plugins.report.site.matrix import TaskCell, TaskRow
 from hpml_plugins.report.site.tasks import OTHER_CODE
 from hpml_plugins.store import Index
 
-#: Card, seconds or rate, W.
+#: Card, seconds or rate of a step of 1 s, J.
 Measured = tuple[str, float, float]
+BENCHMARK = TrackedBenchmark("b", "p", "b", "1", Index({}))
 H100 = [("A", 2.0, 500.0), ("A", 2.0, 520.0), ("B", 2.1, 540.0), ("C", 1.9, 510.0)]
 H200 = [("D", 3.0, 690.0), ("E", 3.1, 680.0)]
 
@@ -35,10 +36,11 @@ def cell(
     measured: Sequence[Measured], *, code: str = "c", unit: str = "B/s", **facts: Any
 ) -> TaskCell:
     runs = []
-    for number, (card, value, power) in enumerate(measured):
+    for number, (card, value, spent) in enumerate(measured):
         values = {
+            "time": a_value(1.0, card, code=code),
             "time" if unit == "s" else "rate": a_value(value, card, code=code, **facts),
-            "energy": a_value(0.4, card, code=code, power=power),
+            "energy": a_value(0.4, card, code=code, spent=spent),
         }
         runs.append(MeasuredRun.of(values, (number,), "1a2b3c4d"))
     known = SideRuns.of(runs)
@@ -50,8 +52,7 @@ def row(
     *cells: TaskCell, unit: str = "B/s", regime: Any = "settled", direction: str = "higher"
 ) -> TaskRow:
     name = "time" if unit == "s" else "rate"
-    benchmark = TrackedBenchmark("b", "p", "b", "1", Index({}))
-    metric = TrackedMetric(f"b.track_{name}", benchmark, name, unit, direction)
+    metric = TrackedMetric(f"b.track_{name}", BENCHMARK, name, unit, direction)
     return TaskRow(metric, "", regime, dict(enumerate(cells)), frozenset(), "", "")
 
 
@@ -72,8 +73,32 @@ def test_a_rate_per_joule_is_the_mean_over_cards_with_an_interval_for_the_next()
 
 
 def test_a_time_costs_joules_and_one_card_has_no_interval() -> None:
-    found = per_joule(row(cell([("A", 2.0, 500.0)], unit="s"), unit="s"), 0)
-    assert found is not None and found.texts == ("1.000 kJ", "")
+    times = cell([("A", 2.0, 500.0)], unit="s")
+    found = per_joule(row(times, unit="s"), 0)
+    assert found is not None and found.texts == ("500.0 J", "")
+    # the energy is not that of another time, such as the set-up's
+    other = TaskRow(
+        TrackedMetric("b.track_setup", BENCHMARK, "setup", "s", "lower"),
+        "",
+        "settled",
+        {0: TaskCell(times.values["time"], None, {"setup": a_value(9.0, "A")}, times.runs)},
+        frozenset(),
+        "",
+        "",
+    )
+    assert per_joule(other, 0) is None
+
+
+def test_a_rate_is_not_divided_by_the_power_under_another_load() -> None:
+    # 20 FLOP in 2 s where it was timed; under the load of the energy in 4 s at 5 W
+    values = {
+        "time": a_value(2.0, "A"),
+        "rate": a_value(10.0, "A"),
+        "energy": a_value(0.4, "A", spent=20.0),
+    }
+    runs = SideRuns.of([MeasuredRun.of(values, (0,), "1a2b3c4d")])
+    found = per_joule(row(TaskCell(values["rate"], None, values, runs)), 0)
+    assert found is not None and found.texts == ("1.000 B/J", "")
 
 
 def test_what_was_not_measured_under_the_load_has_no_value_per_joule() -> None:
@@ -105,7 +130,7 @@ def test_types_are_compared_with_the_interval_of_their_cards() -> None:
 
 
 def test_less_energy_is_better() -> None:
-    slow, fast = cell([("A", 2.0, 500.0)], unit="s"), cell([("B", 1.0, 500.0)], unit="s")
+    slow, fast = cell([("A", 2.0, 500.0)], unit="s"), cell([("B", 2.0, 250.0)], unit="s")
     times = row(slow, fast, unit="s", direction="lower")
     assert compare_per_joule(times, 0, 1).startswith("2.00× per joule")
 
@@ -130,8 +155,14 @@ def test_ratios_are_of_rows_that_both_measured() -> None:
     assert found.keys() == {1} and found[1].keys() == {"0"}
 
 
-def test_the_power_of_an_energy_is_kept_with_its_value() -> None:
-    energy = MetricSamples("J", "lower", [0.4], {"power": 512.3})
+@pytest.mark.parametrize(
+    ("info", "spent"),
+    [({"power": 512.3, "gross": 0.6}, 0.6), ({"power": 512.3}, 0.4), ({}, 0.0)],
+)
+def test_the_energy_of_a_step_is_kept_with_the_idle_part(
+    info: dict[str, float], spent: float
+) -> None:
+    energy = MetricSamples("J", "lower", [0.4], info)
     record = a_record("softmax", {"time": 0.001, "energy": energy}, gpu="NVIDIA H200")
     values = MeasuredValue.all_of(record)
-    assert (values["energy"].power, values["time"].power) == (512.3, 0.0)
+    assert (values["energy"].spent, values["time"].spent) == (spent, 0.0)
