@@ -202,6 +202,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"known: {', '.join(names[:MOST_NAMES]) or 'none'}{more}"
 
 
+def raise_interrupt(error: BaseException) -> None:
+    """Raise KeyboardInterrupt if that is what asv has turned into this error."""
+    if isinstance(error.__context__, KeyboardInterrupt):
+        raise KeyboardInterrupt from None
+
+
 def describe(error: BaseException) -> str:
     """Describe an exception in one line: a user error unchanged, any other with its type."""
     if isinstance(error, HpmlError):

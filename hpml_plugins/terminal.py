@@ -4,6 +4,7 @@ terminal or forge a line."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -62,12 +63,18 @@ def cut(text: str, most: int) -> str:
 
 def say(*lines: object, error: bool = False) -> None:
     """Print each argument as one line, whatever it contains; without arguments, an empty line.
-    error: to standard error."""
-    print(
-        "\n".join(printable(str(line)) for line in lines),
-        file=sys.stderr if error else sys.stdout,
-        flush=True,
-    )
+    error: to standard error.
+
+    Where nobody reads on (`hpml list | head`), the command continues: its exit status does not
+    depend on the reader.
+    """
+    stream = sys.stderr if error else sys.stdout
+    try:
+        print("\n".join(printable(str(line)) for line in lines), file=stream, flush=True)
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def warn(message: object) -> None:

@@ -136,7 +136,7 @@ def run_gates(options: argparse.Namespace) -> list[GatedValue]:
             for found in judge(loop.pairs, allowed.of, len(looks(options.rounds))):
                 values += found
             stored += [
-                [[each.metrics["time"].median for each in pair] for pair in pairs]
+                [[each.metrics["time"].value for each in pair] for pair in pairs]
                 for pairs in loop.pairs
             ]
             print(number + 1, Counter(each.outcome for each in values), flush=True)

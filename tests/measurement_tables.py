@@ -154,7 +154,7 @@ def with_boost(record: Record) -> Record:
 def _median(record: Record, name: str) -> float:
     metric = record.metrics[name]
     boost = metric.boost_median if name == BOOST else None
-    return metric.median if boost is None else boost
+    return metric.value if boost is None else boost
 
 
 def slowed_pairs(records: Iterable[Record]) -> Iterator[tuple[Group, Pair]]:
@@ -296,10 +296,10 @@ def fidelity(_: Sequence[Record], chosen: Sequence[Record]) -> str:
 
 def _against_peers(record: Record, regime: str) -> Iterator[str]:
     for ours, theirs in (("hot", "ncu_hot"), ("cold", "ncu_cold"), ("dirty", "do_bench")):
-        metric, peer = record.metrics[ours], record.metrics[theirs].median
-        mine = metric.boost_median if regime == "boost" else metric.median
+        metric, peer = record.metrics[ours], record.metrics[theirs].value
+        mine = metric.boost_median if regime == "boost" else metric.value
         if mine is None:  # this way of timing it did not throttle
-            mine = metric.median
+            mine = metric.value
         off = (
             f"{(mine - peer) * 1e6:+.2f} µs" if peer < SHORT else f"{mine / peer - 1:+.2%}"
         )
@@ -322,9 +322,7 @@ def spread(_: Sequence[Record], chosen: Sequence[Record]) -> str:
             cases[str(record.params["case"])].append(record)
     rows = []
     for case, records in cases.items():
-        throttled = any(
-            record.median("time") != record.median("boost") for record in records
-        )
+        throttled = any(record.value("time") != record.value("boost") for record in records)
         for name in ("time", "boost") if throttled else ("time",):
             regime = (
                 {"time": "sustained", "boost": "boost"}[name]
@@ -345,10 +343,10 @@ def spread(_: Sequence[Record], chosen: Sequence[Record]) -> str:
 
 
 def _spread_of(records: Sequence[Record], name: str) -> Iterator[str]:
-    times = [record.metrics[name].median for record in records]
+    times = [record.metrics[name].value for record in records]
     lowest, highest = f"{min(times) * 1e6:.4g}", f"{max(times) * 1e6:.4g}"
     yield lowest if lowest == highest else f"{lowest} to {highest}"
-    squares = [record.metrics[f"{name}_variation"].median ** 2 for record in records]
+    squares = [record.metrics[f"{name}_variation"].value ** 2 for record in records]
     runs = [
         len(record.series["runs"].columns[name]) if "runs" in record.series else 2
         for record in records
@@ -380,7 +378,7 @@ def energy(records: Sequence[Record], chosen: Sequence[Record]) -> str:
     points: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for record in sorted(chosen, key=lambda record: record.started):
         if record.status == "ok" and "energy" in record.metrics and record.node.get("gpus"):
-            size = f" size={record.median('size'):.0f}" if "size" in record.metrics else ""
+            size = f" size={record.value('size'):.0f}" if "size" in record.metrics else ""
             points[f"`{record.benchmark}` {format_point(record.params)}{size}"][
                 card_of(record)
             ].append(record)
@@ -414,7 +412,7 @@ def energy(records: Sequence[Record], chosen: Sequence[Record]) -> str:
                 [
                     point,
                     cards[card],
-                    f"{quantity(metric.median, 'J')}{half}",
+                    f"{quantity(metric.value, 'J')}{half}",
                     power,
                     covered,
                 ]
@@ -440,10 +438,10 @@ def _validation(chosen: Sequence[Record], cards: dict[str, str]) -> str:
     rows = []
     for (case, load, card), record in sorted(newest.items()):
         counted, integrated = (
-            record.metrics[name].median for name in ("counted", "integrated")
+            record.metrics[name].value for name in ("counted", "integrated")
         )
         twice = (
-            f"{record.metrics['doubling'].median:.4f}"
+            f"{record.metrics['doubling'].value:.4f}"
             if "doubling" in record.metrics
             else ""
         )
@@ -499,7 +497,7 @@ def overhead(_: Sequence[Record], chosen: Sequence[Record]) -> str:
             machine,
             f"`{benchmark}` {point}".strip(),
             name,
-            quantity(metric.median, metric.unit),
+            quantity(metric.value, metric.unit),
             record.commit[:8],
         ]
         for (machine, benchmark, point), record in sorted(newest.items())

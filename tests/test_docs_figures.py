@@ -230,7 +230,7 @@ def test_each_number_of_a_commit_is_that_of_the_records_that_it_names(
     def medians(link: RecordLink) -> list[float]:
         """Of each card that measured the point at that commit."""
         found = [
-            record.median(link.metric)
+            record.value(link.metric)
             for record in records
             if record.benchmark == link.benchmark
             and record.machine == link.machine

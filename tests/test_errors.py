@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpml_plugins.errors import HpmlError, nearest
+from hpml_plugins.errors import HpmlError, nearest, raise_interrupt
 
 
 def test_an_error_is_one_line_that_any_terminal_can_show() -> None:
@@ -30,3 +30,17 @@ def test_the_nearest_name_is_one_that_looks_alike_or_contains_it(
 ) -> None:
     machines = ["h100-80gb-hbm3-x1", "h100-80gb-hbm3-x2", "h200-x1", "cpu-intel-xeon-x2"]
     assert nearest(name, machines) == told
+
+
+def test_what_asv_makes_of_ctrl_c_is_raised_as_an_interrupt() -> None:
+    def as_asv() -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise ValueError("Interrupted.")  # noqa: B904  # as asv does
+
+    with pytest.raises(ValueError, match="Interrupted") as caught:
+        as_asv()
+    with pytest.raises(KeyboardInterrupt):
+        raise_interrupt(caught.value)
+    raise_interrupt(ValueError("another"))

@@ -311,7 +311,7 @@ def analyse(results: Path, commits: Sequence[str], plan: Sequence[Step] = PLAN) 
         key = record.machine, record.benchmark, point
         found = report.series.setdefault(key, Found(*key, slowed))
         place = commits.index(record.commit)
-        found.values.append((place, record.metrics["time"].median, record.is_busy))
+        found.values.append((place, record.metrics["time"].value, record.is_busy))
     for machine in sorted({record.machine for record in records}):
         own = [record for record in records if record.machine == machine]
         for number in range(1, len(commits)):

@@ -144,7 +144,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
                 timing=timing,
                 **common,
             )
-        medians = metric.round_medians if metric.rounds else ()
+        medians = metric.round_values if metric.rounds else ()
         return cls(
             value=own.value,
             low=own.low,
@@ -367,7 +367,7 @@ def _spent(metric: MetricSamples) -> float:
     """
     if metric.unit != "J" or "power" not in metric.info:
         return 0.0
-    gross = metric.info.get("gross", metric.median)
+    gross = metric.info.get("gross", metric.value)
     return gross if isinstance(gross, float) else 0.0
 
 
@@ -380,7 +380,7 @@ def code_of(record: Record) -> str:
     metrics = record.metrics
     source = record.source
     problem = [
-        each.median
+        each.value
         for name, each in metrics.items()
         if each.direction is None and physics_of(record, name) is Physics.COUNTED
     ]

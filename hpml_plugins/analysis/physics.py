@@ -143,11 +143,11 @@ def _is_long_step(record: Record, metric: MetricSamples) -> bool:
     """
     times = [other for other in record.metrics.values() if other.unit == "s"]
     steps = [
-        other.median
+        other.value
         for other in times
         if other.timers == metric.timers and other.launch_visible and not other.crosses_host
     ]
-    of_host = [other.median for other in times if other.timers == [Timer.CLOCK]]
+    of_host = [other.value for other in times if other.timers == [Timer.CLOCK]]
     least = max([LONG_STEP, *of_host])
     return bool(steps) and not metric.crosses_host and min(steps) >= least
 
@@ -168,7 +168,7 @@ def _class_of_kernel(record: Record, name: str) -> Physics:
     timing = timing_of(record, name)
     if timing is None:
         return Physics.THROTTLED if record.throttled else Physics.NEVER_THROTTLED
-    seconds = record.metrics[timing].median
+    seconds = record.metrics[timing].value
     if 0 < seconds < SHORT_CALL:
         return Physics.LATENCY
     flop, nbytes = _work(record, timing)
@@ -210,11 +210,11 @@ def _work(record: Record, timing: str) -> tuple[float, float]:
     declared: DeclaredWork | None = record.work.get(timing)
     if declared:
         return declared.flop, declared.bytes
-    seconds = record.metrics[timing].median
+    seconds = record.metrics[timing].value
     found = {"FLOP/s": 0.0, "B/s": 0.0}
     for name, metric in record.metrics.items():
         if metric.unit in found and timing_of(record, name) == timing:
-            found[metric.unit] = max(found[metric.unit], metric.median * seconds)
+            found[metric.unit] = max(found[metric.unit], metric.value * seconds)
     return found["FLOP/s"], found["B/s"]
 
 

@@ -134,7 +134,7 @@ def visit_of(record: Record) -> _Visit | None:
         if metric is None:
             continue
         boost = metric.boost_median
-        seconds = boost if physics in TOLD_BY_BOOST and boost is not None else metric.median
+        seconds = boost if physics in TOLD_BY_BOOST and boost is not None else metric.value
         if seconds > 0:
             logarithms[physics] = math.log(seconds)
     return _Visit(

@@ -3,6 +3,7 @@ list` responds quickly."""
 
 from __future__ import annotations
 
+import atexit
 import errno
 import gc
 import importlib
@@ -11,6 +12,7 @@ import math
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -422,6 +424,11 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         warn("interrupted")
         status = 130
+    except SystemExit as ended:  # `_end_cleanly`, or asv
+        status = ended.code
+        if isinstance(status, str):
+            warn(one_line(status))
+            status = 2
     except BrokenPipeError:
         sys.stderr.close()  # `hpml list | head`: nobody reads the rest
         sys.exit(0)
@@ -433,4 +440,18 @@ def main() -> NoReturn:
     with suppress(BrokenPipeError):
         sys.stdout.flush()
     sys.stdout = sys.stderr  # output of plugins at exit is not part of the result
-    sys.exit(status if isinstance(status, int) else 0)
+    _end(status if isinstance(status, int) else 0)
+
+
+def _end(status: int) -> NoReturn:
+    """End this process. Python would wait for other threads, and those that a plugin starts at its
+    import, or asv's for a process that is not ended, may never end."""
+    if any(
+        not each.daemon
+        for each in threading.enumerate()
+        if each is not threading.main_thread()
+    ):
+        atexit._run_exitfuncs()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)

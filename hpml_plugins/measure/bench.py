@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 class Bench(Session):
     """The services for one point: time a step, check a result, skip, warn, attach a series, show
-    progress. `Session` holds the state they work on."""
+    progress. `Session` holds the state they work on.
+
+    failed_check: the first one.
+    """
+
+    failed_check: CheckFailed | None = None
 
     def time_alternately(
         self,
@@ -208,10 +213,11 @@ class Bench(Session):
         """Check a result against the truth. Raises CheckFailed with the message if it is not ok.
 
         The message says what would be wrong ("sum differs from NumPy"). Passed checks are kept in
-        the Record.
+        the Record. The point fails also where the error is caught, or ends another thread.
         """
         text = check_value(message, str, "check's message")
         if not ok:
+            self.failed_check = self.failed_check or CheckFailed(f"check failed: {text}")
             raise CheckFailed(f"check failed: {text}")
         self.collected.checks.append(text)
 

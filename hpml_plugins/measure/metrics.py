@@ -118,7 +118,7 @@ def impossible_rates(bench: Bench, metrics: Mapping[str, MetricSamples]) -> Iter
         for of, work in bench.collected.work.items()
     }
     for of, (work, limit) in limits.items():
-        share = work.share(metrics[of].median, limit) if of in metrics else None
+        share = work.share(metrics[of].value, limit) if of in metrics else None
         if share and share > HIGHEST_SHARE:
             cause = "the data stay in a cache, or " if work.bytes else ""
             yield (
@@ -133,9 +133,9 @@ def impossible_rates(bench: Bench, metrics: Mapping[str, MetricSamples]) -> Iter
         * bench.gpus
     )
     for name, metric in metrics.items():
-        if metric.unit == "FLOP/s" and metric.median > HIGHEST_SHARE * highest > 0:
+        if metric.unit == "FLOP/s" and metric.value > HIGHEST_SHARE * highest > 0:
             yield (
-                f"{name}: {metric.median / highest:.3g} times the highest published peak of"
+                f"{name}: {metric.value / highest:.3g} times the highest published peak of"
                 f" {peaks.name}"
             )
 

@@ -245,6 +245,8 @@ def _measure_here(
         if reasons := unmet(benchmark, params, context.node):
             bench.skip("; ".join(reasons))
         returned = benchmark.measure(bench, **params)
+        if bench.failed_check:
+            raise bench.failed_check
         metrics = to_metrics(benchmark, returned, bench.collected.work)
         status = "ok"
         bench.collected.warnings += impossible_rates(bench, metrics)

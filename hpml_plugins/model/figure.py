@@ -77,7 +77,7 @@ class Table:
         for record in records:
             row: dict[str, Cell] = {"machine": record.machine, **record.params}
             for name in (*metrics, *intervals):
-                cells: dict[str, Cell] = {name: record.median(name)}
+                cells: dict[str, Cell] = {name: record.value(name)}
                 if name in intervals:
                     cells = interval_columns(record, name)
                 row |= cells

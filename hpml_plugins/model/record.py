@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -31,7 +31,7 @@ from hpml_plugins.model.checking import (
     Texts,
     Words,
 )
-from hpml_plugins.model.samples import as_number, median_interval
+from hpml_plugins.model.samples import as_number, mean_interval, median_interval
 from hpml_plugins.model.units import UNITS
 from hpml_plugins.model.work import DeclaredWork
 
@@ -67,7 +67,7 @@ class Timer(StrEnum):
 
 
 class Estimate(msgspec.Struct, frozen=True, gc=False):
-    """The median of a metric and its 95 % interval, in the metric's unit.
+    """The value of a metric and its 95 % interval, in the metric's unit.
 
     low, high: None if there are too few samples.  count: the number of samples.
     """
@@ -122,9 +122,22 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
                 raise ValueError(f"rounds {rounds} do not add up to {len(samples)} samples")
 
     @property
-    def round_medians(self) -> list[float]:
-        """The median of each round."""
-        return _medians(self.samples, self.rounds)
+    def round_values(self) -> list[float]:
+        """What each round measured: the median of its samples, so that a single disturbed sample
+        has little influence; at settled clocks their mean, because the power regulator slows some
+        of them down, and how much is done in a long time depends on all.
+        """
+        parts = _split(self.samples, self.rounds)
+        return [
+            self._mean(part) if self.regime else statistics.median(part) for part in parts
+        ]
+
+    def _mean(self, samples: Sequence[float]) -> float:
+        """The mean of samples that each count the same work: of rates the harmonic one."""
+        is_rate = self.unit == "Hz" or self.unit.endswith("/s")
+        if is_rate and min(samples) > 0:
+            return statistics.harmonic_mean(samples)
+        return statistics.fmean(samples)
 
     def of_round(self, number: int) -> MetricSamples:
         """The samples of one round; of the last round if there are fewer."""
@@ -135,11 +148,11 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
         )
 
     @functools.cached_property
-    def median(self) -> float:
-        """The median of the rounds' medians, so that a single disturbed round has little
+    def value(self) -> float:
+        """The median of the rounds' values, so that a single disturbed round has little
         influence."""
-        medians = self.round_medians
-        return medians[0] if len(medians) == 1 else statistics.median(medians)
+        values = self.round_values
+        return values[0] if len(values) == 1 else statistics.median(values)
 
     @property
     def regime(self) -> str:
@@ -149,7 +162,8 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     @property
     def boost_round_medians(self) -> list[float]:
         """The median of each round of `boost`; empty if there is none."""
-        return _medians(self.boost, self.boost_rounds) if self.boost else []
+        parts = _split(self.boost, self.boost_rounds) if self.boost else []
+        return [statistics.median(part) for part in parts]
 
     @property
     def boost_median(self) -> float | None:
@@ -158,21 +172,24 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
 
     @property
     def estimate(self) -> Estimate:
-        """The median and its interval: the only interval that commands, pages and asv's files show.
+        """The value and its interval: the only interval that commands, pages and asv's files show.
 
-        By default it is the interval of the run itself: the 95 % interval of `Samples.interval`, or
-        with several rounds the range of theirs. A single sample that was counted, not timed, has
-        none.
+        By default it is the interval of the run itself: the 95 % interval of `Samples.interval`, at
+        settled clocks `mean_interval`, or with several rounds the range of theirs. A single sample
+        that was counted, not timed, has none.
         """
         if self.interval:
-            return Estimate(self.median, *self.interval, len(self.samples))
+            return Estimate(self.value, *self.interval, len(self.samples))
         if len(self.samples) < 2:
             return Estimate(self.samples[0], None, None, 1)
         parts = _split(self.samples, self.rounds)
-        intervals = [median_interval(part) for part in parts]
+        intervals = [
+            mean_interval(part, self._mean(part)) if self.regime else median_interval(part)
+            for part in parts
+        ]
         low = min(start for start, _ in intervals)
         high = max(end for _, end in intervals)
-        return Estimate(self.median, low, high, len(self.samples))
+        return Estimate(self.value, low, high, len(self.samples))
 
 
 def _facts_of(info: Mapping[str, object]) -> dict[str, object]:
@@ -203,10 +220,6 @@ def _split(samples: list[float], rounds: list[int]) -> list[list[float]]:
         return [samples]
     ends = list(itertools.accumulate(rounds))
     return [samples[start:end] for start, end in itertools.pairwise([0, *ends])]
-
-
-def _medians(samples: list[float], rounds: list[int]) -> list[float]:
-    return [statistics.median(part) for part in _split(samples, rounds)]
 
 
 class Series(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -332,10 +345,10 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         """All warnings about the numbers: `warnings`, then `noise`."""
         return [*self.warnings, *self.noise]
 
-    def median(self, metric: str) -> float | None:
-        """The median of a metric; None if the point has no metric of that name."""
+    def value(self, metric: str) -> float | None:
+        """The value of a metric; None if the point has no metric of that name."""
         found = self.metrics.get(metric)
-        return found.median if found else None
+        return found.value if found else None
 
     @property
     def measured_rounds(self) -> int:

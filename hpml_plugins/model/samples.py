@@ -19,6 +19,10 @@ Number = int | float
 Operation = Callable[[float, float], float]
 #: The autocorrelation of shorter series is not estimated: the result would be noise.
 FEWEST_TO_CORRELATE = 15
+#: Of so many values or fewer the range is the interval.
+FEW = 5
+#: Of a 95 % interval.
+NORMAL_QUANTILE = statistics.NormalDist().inv_cdf(0.975)
 #: Lags whose autocorrelation is computed one at a time.
 NEAR_LAGS = 64
 #: Number of values from which computing all other lags at once (by FFT) pays off.
@@ -220,6 +224,20 @@ def median_interval(
     effective = count_effective(values, ordered)
     rank = interval_rank(effective, confidence) * len(ordered) // effective
     return ordered[rank], ordered[-1 - rank]
+
+
+def mean_interval(values: Sequence[float], mean: float) -> tuple[float, float]:
+    """The 95 % interval of a mean of values, by the normal distribution, for as many independent
+    ones as `count_effective` finds; of FEW or fewer their range.
+
+    mean: the arithmetic one, or another that differs little.
+    """
+    low, high = min(values), max(values)
+    count = count_effective(values, sorted(values))
+    if count <= FEW:
+        return low, high
+    half = NORMAL_QUANTILE * statistics.stdev(values) / math.sqrt(count)
+    return max(low, mean - half), min(high, mean + half)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hpml_plugins.errors import DefinitionError
 from hpml_plugins.model.checking import check_fields
 
 #: A link to a Record: (text, address, title).
@@ -36,3 +38,7 @@ class SitePage:
 
     def __post_init__(self) -> None:
         check_fields(self, "page", self.label)
+        if not re.fullmatch(r"\w[\w-]*\.html", self.address):
+            raise DefinitionError(
+                f"page {self.label!r}: address {self.address!r} is not NAME.html"
+            )

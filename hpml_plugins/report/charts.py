@@ -22,7 +22,7 @@ from hpml_plugins.errors import DefinitionError
 from hpml_plugins.model.figure import Cell, Chart, Table, told_apart
 from hpml_plugins.model.formatting import shown_unit
 from hpml_plugins.published import gpu_types
-from hpml_plugins.report.labels import SIDES, SIZE, Point, Scale, sides_of
+from hpml_plugins.report.labels import SIDES, SIZE, Point, Scale, highest_of_each, sides_of
 
 #: One column, or several whose values are joined. A column name may be embedded in text: "batch
 #: {batch}".
@@ -196,7 +196,8 @@ class _ChartBuilder:
     series: columns distinguished by colour and marker.  shape: by marker, if not the series.  dash:
     by dash.  panel: by panel.  parts: columns whose numbers are drawn as series on an axis `value`.
     colours: of the parts.  each: one line per value of this column, all with the same style.  low,
-    high: columns of an interval.  label: the text beside a mark.  also: additional tooltip entries;
+    high: columns of an interval.  label: the text beside a mark.  label_once: of points with the
+    same text, only beside the highest of a panel.  also: additional tooltip entries;
     numbers with a unit as an Axis.  hollow: a Vega expression; points for which it holds are drawn
     as outlines.  legend: whether the series have one.  independent: "x", "y": axes that differ by
     panel.  across: the number of panels side by side.  rules: drawn behind.  transform, layers:
@@ -216,6 +217,7 @@ class _ChartBuilder:
     low: str = ""
     high: str = ""
     label: Columns = ()
+    label_once: bool = False
     also: Sequence[str | Axis] = ()
     hollow: str = ""
     legend: bool = True
@@ -338,8 +340,11 @@ class _ChartBuilder:
                 "dy": side.down,
                 "fontSize": SIZE,
             }
-            chosen = {"filter": f"datum['label side'] === {number}"}
-            self.add(mark, {**place, "text": {"field": "label"}}, [*transform, chosen])
+            chosen = [
+                {"filter": f"datum['label side'] === {number}"},
+                {"calculate": _joined(self.label), "as": "label"},
+            ]
+            self.add(mark, {**place, "text": {"field": "label"}}, [*transform, *chosen])
 
     def layered(self, zoom: Sequence[str], name: str = "", legend: bool = True) -> Chart:
         """The layers with interaction: zoom with Ctrl and the wheel, drag, click on a series in the
@@ -393,6 +398,7 @@ class _ChartBuilder:
             "logarithmic": [axis.column for axis in self.axes if axis.log],
             "series": self.coloured,
             "label": self.beside_points,
+            "label_once": self.label_once,
             "beyond": beyond,
             "others": [
                 name
@@ -644,6 +650,8 @@ def complete(
     made = _copied(chart)
     meta = made.pop("usermeta", {})  # vega-embed would read its own options from it
     rows = [_finite(row) for row in told_apart(table).rows()]
+    if lacking := [name for name in meta.get("needs", ()) if name not in table.columns]:
+        raise DefinitionError(f"its table lacks the chart's column {lacking[0]!r}", "")
     drawn = [row for row in rows if _has_all(row, meta.get("needs", ()))]
     inner = made.get("spec", made)
     if "spec" in made:
@@ -681,12 +689,12 @@ def complete(
 def _with_labels(
     rows: Iterable[Mapping[str, Cell]], meta: Mapping[str, Any], inner: Chart
 ) -> list[dict[str, Any]]:
-    """The rows with the text and the side of their label, in columns `label` and `label side`.
+    """The rows with the side of their label in a column `label side`.
 
     meta: see `_ChartBuilder.chart`. An axis of each panel's own is taken for a shared one, on which
     points are closer to each other.
     """
-    found = [{**row, "label": label_of(row, meta["label"])} for row in rows]
+    found = [dict(row) for row in rows]
     (x, *_), (y, *_) = meta["axes"][:2]
     logs = meta["logarithmic"]
     width, height = inner.get("width", WIDTH), inner.get("height", HEIGHT)
@@ -695,10 +703,11 @@ def _with_labels(
     panels: dict[str, list[tuple[dict[str, Any], Point]]] = defaultdict(list)
     for row, right, top in zip(found, across, up, strict=True):
         if right is not None and top is not None and row.get("what") != ROOF:
-            point = Point(right, -top, str(row["label"]))
+            point = Point(right, -top, label_of(row, meta["label"]))
             panels[label_of(row, meta["panel"])].append((row, point))
     for panel in panels.values():
-        sides = sides_of([point for _, point in panel])
+        points = [point for _, point in panel]
+        sides = sides_of(highest_of_each(points) if meta["label_once"] else points)
         for (row, _), side in zip(panel, sides, strict=True):
             row["label side"] = side
     return found

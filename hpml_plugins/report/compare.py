@@ -318,7 +318,7 @@ def _infinite_sides(metric: str, a: Record, b: Record) -> str:
 
     The median of asv's samples may be infinite; such a value is in no reading.
     """
-    of_a, of_b = a.median(metric), b.median(metric)
+    of_a, of_b = a.value(metric), b.value(metric)
     if of_a is None or of_b is None:
         return ""
     medians = {"A": of_a, "B": of_b}

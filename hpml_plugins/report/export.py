@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import io
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from hpml_plugins.errors import HpmlError, needs_extra
 from hpml_plugins.model.record import Record
+from hpml_plugins.store import atomic_write
 
 #: Unix time, s, of the year 9999: a damaged clock may give more, which tables cannot store.
 LAST_MOMENT = 253_402_300_000
@@ -37,7 +39,7 @@ _TEXT = (
 def record_rows(record: Record) -> Iterator[dict[str, Any]]:
     """The rows of one Record; one row without a metric if it was skipped or failed.
 
-    low, high: the 95 % interval of the median.  params, packages, node: JSON objects.
+    low, high: the 95 % interval of the value.  params, packages, node: JSON objects.
     """
     copied = (
         "benchmark",
@@ -72,7 +74,7 @@ def record_rows(record: Record) -> Iterator[dict[str, Any]]:
             "metric": name,
             "unit": metric.unit,
             "direction": metric.direction,
-            "median": found.value,
+            "value": found.value,
             "low": found.low,
             "high": found.high,
             "samples": metric.samples,
@@ -91,7 +93,7 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
         from pyarrow import parquet
     columns = {name: pyarrow.string() for name in _TEXT}
     columns |= {
-        name: pyarrow.float64() for name in ("median", "low", "high", "duration", "energy")
+        name: pyarrow.float64() for name in ("value", "low", "high", "duration", "energy")
     }
     columns |= {"num_gpu": pyarrow.int64(), "started": pyarrow.timestamp("us", tz="UTC")}
     columns |= {
@@ -101,9 +103,16 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
     found = [row for record in records for row in record_rows(record)]
     table = pyarrow.Table.from_pylist(found, schema=pyarrow.schema(list(columns.items())))
     try:
-        # pyarrow would treat a name such as `a:b` as an address
-        with path.open("wb") as file:
-            parquet.write_table(table, file)
+        if path.exists() and not path.is_file():  # such as a pipe: /dev/stdout
+            # pyarrow would treat a name such as `a:b` as an address
+            with path.open("wb") as file:
+                parquet.write_table(table, file)
+        else:
+            content = io.BytesIO()
+            parquet.write_table(table, content)
+            target = path.resolve()
+            target.parent.stat()  # a missing folder is no folder to make
+            atomic_write(target, content.getvalue())
     except OSError as error:
         raise HpmlError(
             f"cannot be written: {error.strerror or error}", str(path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 #: Font size, and about the width of a character, px.
@@ -20,7 +20,7 @@ MARKER: Final = 4.0
 REPEATED: Final = 2.0
 
 
-class Side(NamedTuple):
+class LabelSide(NamedTuple):
     """Beside a point.
 
     is_left: the text ends there instead of starting.  right, down: its distance, px.
@@ -33,10 +33,10 @@ class Side(NamedTuple):
 
 #: In the order of preference.
 SIDES: Final = (
-    Side(is_left=False, right=6, down=5),
-    Side(is_left=False, right=6, down=-5),
-    Side(is_left=True, right=-6, down=-5),
-    Side(is_left=True, right=-6, down=5),
+    LabelSide(is_left=False, right=6, down=5),
+    LabelSide(is_left=False, right=6, down=-5),
+    LabelSide(is_left=True, right=-6, down=-5),
+    LabelSide(is_left=True, right=-6, down=5),
 )
 
 
@@ -81,6 +81,17 @@ class Point:
     text: str
 
 
+def highest_of_each(points: Sequence[Point]) -> list[Point]:
+    """The points, of which those below another one of the same text have none."""
+    highest: dict[str, Point] = {}
+    for point in sorted(points, key=lambda point: -point.y):
+        highest[point.text] = point
+    return [
+        point if highest[point.text] is point else replace(point, text="")
+        for point in points
+    ]
+
+
 def sides_of(points: Sequence[Point]) -> list[int | None]:
     """The number of the side of each point's label, in SIDES; None for one without a label: its
     text is empty, stands close by already, or would cover another label on every side."""
@@ -122,7 +133,7 @@ class _Box:
         )
 
 
-def _label_box(point: Point, side: Side) -> _Box:
+def _label_box(point: Point, side: LabelSide) -> _Box:
     half = len(point.text) * LETTER / 2
     centre = point.x + side.right + (-half if side.is_left else half)
     return _Box(centre, point.y + side.down, half, SIZE / 2)

@@ -199,7 +199,7 @@ def _differing_rounds(record: Record) -> Iterator[tuple[str, list[float]]]:
     """The timed metrics whose rounds disagree, with the medians of the rounds, which explains an
     interval wider than that of each round."""
     for name, metric in record.metrics.items():
-        medians = metric.round_medians if metric.timers else []
+        medians = metric.round_values if metric.timers else []
         if medians and max(medians) > min(medians) * (1 + NOISY) > 0:
             yield name, medians
 

@@ -33,7 +33,7 @@ class Roof:
         self._highest: dict[tuple[bool, str], float] = {}
         for record in records:
             for name, work in record.work.items():
-                if work.roof and (seconds := record.median(name)):
+                if work.roof and (seconds := record.value(name)):
                     for kind, amount in ((work.dtype, work.flop), ("bytes", work.bytes)):
                         if not amount:
                             continue
@@ -81,7 +81,7 @@ def share_of_peak(record: Record, metric: str, value: float) -> float | None:
         return None
     work, seconds = found
     share = work.share(seconds, _published(record, work))
-    measured = record.metrics[metric].median
+    measured = record.metrics[metric].value
     if share is None or value <= 0 or measured <= 0:
         return None
     return share * (
@@ -95,7 +95,7 @@ def _work_of(record: Record, metric: str) -> tuple[DeclaredWork, float] | None:
     metric: a time with declared work, or a rate derived from it; "" for the first.
     """
     for name, work in record.work.items():
-        seconds = record.median(name)
+        seconds = record.value(name)
         of = record.metrics[metric].info.get("work") if metric in record.metrics else name
         if seconds and name in (metric, of):
             return work, seconds

@@ -178,7 +178,8 @@ def atomic_write(path: Path, data: bytes, *, durable: bool = True) -> None:
         name = hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
     partial = path.with_name(f".{name}{ending}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with partial.open("wb") as file:
                 file.write(data)

@@ -31,7 +31,7 @@ SHOWN_COLUMNS = (
     "point",
     "machine",
     "metric",
-    "median",
+    "value",
     "low",
     "high",
     "unit",
@@ -106,7 +106,7 @@ class Frame:
     def rows(self) -> Iterator[dict[str, Any]]:
         """A row for each metric of each Record, in SI base units; one for a Record without metrics.
 
-        median, low, high: with the 95 % interval for the next run on another card of the type, or
+        value, low, high: with the 95 % interval for the next run on another card of the type, or
         none if unknown.  class: what limits the value.  cards: the UUIDs of the cards, or their
         substitutes.  regime: `sustained`, or `boost` in a row of its own.
         """
@@ -193,11 +193,11 @@ class Frame:
             )
         rows = [row for row in self.rows() if "metric" in row]
         first = rows[0]["metric"]
-        names = ("point", "machine", "median", "low", "high")
+        names = ("point", "machine", "value", "low", "high")
         drawn = [row for row in rows if row["metric"] == first]
         found = Table.of({name: row.get(name) for name in names} for row in drawn)
         return Table(
-            found.columns, dict.fromkeys(("median", "low", "high"), rows[0]["unit"])
+            found.columns, dict.fromkeys(("value", "low", "high"), rows[0]["unit"])
         )
 
     def _figure(self) -> Figure:
@@ -206,7 +206,7 @@ class Frame:
             return Figure("frame", "Records", ("any",), Table.of_records, chart)
         record = next(each for each in self.records if each.metrics)
         name, metric = next(iter(record.metrics.items()))
-        axis = Axis("median", name, metric.unit)
+        axis = Axis("value", name, metric.unit)
         chart = dot_chart("point", axis, "machine", low="low", high="high")
         title = f"{record.benchmark}: {name}"
         return Figure("frame", title, (record.benchmark,), Table.of_records, chart)
@@ -216,7 +216,7 @@ def _cells(reading: MeasuredValue) -> dict[str, Any]:
     """The cells of a reading other than its samples."""
     shown = reading.estimate
     return {
-        "median": shown.value,
+        "value": shown.value,
         "low": shown.low,
         "high": shown.high,
         "class": str(reading.physics),

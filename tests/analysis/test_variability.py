@@ -86,7 +86,7 @@ def test_the_interval_is_for_the_next_run_on_another_card() -> None:
     assert 0.02 < found.high / found.value - 1 < 0.06
     assert found.value / found.low == pytest.approx(found.high / found.value)
     others = [
-        each.median("time")
+        each.value("time")
         for each in made
         if each.point == made[0].point and card_of(each) != "A"
     ]
@@ -97,8 +97,8 @@ def test_a_difference_on_one_card_is_found_that_would_be_lost_between_cards() ->
     made = history(0.001, 0.02)
     size = 5
     a = next(each for each in made if each.params == {"size": size})
-    slower = record(a.metrics["time"].median * 1.02, "A", "new", size)
-    elsewhere = record(a.metrics["time"].median * 1.02, "D", "new", size)
+    slower = record(a.metrics["time"].value * 1.02, "A", "new", size)
+    elsewhere = record(a.metrics["time"].value * 1.02, "D", "new", size)
     (on_one_card,) = compare(Variability([*made, slower]), [(a, slower, "time")])
     assert on_one_card.verdict == "WORSE"
     assert on_one_card.ratio == pytest.approx(1.02)
@@ -366,7 +366,7 @@ def test_a_side_that_throttled_may_be_slower_once_it_has_settled_by_what_its_pre
     """The settled time of A is up to so many times as long; that of B is known."""
     made = history(0.001, 0.001)
     info: dict[str, str | float] = {**EVENTS, "regime": "sustained"}
-    seconds = made[0].metrics["time"].median
+    seconds = made[0].metrics["time"].value
     settled = MetricSamples("s", "lower", [seconds] * 2, info, [seconds / 1.1] * 2)
     other = replace(made[0], metrics={"time": settled}) if regimes else made[0]
     work = {"time": DeclaredWork(flop=1e9, dtype=dtype, gpus=1)}

@@ -86,6 +86,7 @@ def hpml(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
         cwd=folder,
+        timeout=120,
     )
 
 
@@ -121,6 +122,33 @@ def test_debug_shows_the_traceback_wherever_it_stands(tmp_path: Path) -> None:
         done = hpml(tmp_path, *words)
         assert done.returncode == 2 and "Traceback" in done.stderr
     assert "Traceback" not in hpml(tmp_path, "list").stderr
+
+
+@pytest.mark.parametrize(("words", "status"), [("list", 0), ("list --profile nosuch", 2)])
+def test_who_stops_reading_changes_no_exit_status(
+    words: str, status: int, tmp_path: Path
+) -> None:
+    (tmp_path / "registry.yaml").write_text("version: 1\nplugins: []\n")
+    shell = f"({sys.executable} -m hpml_plugins {words} 2>&1; echo $? >status) | true"
+    subprocess.run(["sh", "-c", shell], cwd=tmp_path, check=True)
+    assert (tmp_path / "status").read_text() == f"{status}\n"
+
+
+def test_a_thread_that_never_ends_does_not_keep_the_command(tmp_path: Path) -> None:
+    (tmp_path / "registry.yaml").write_text(
+        "version: 1\nplugins:\n  - {name: waiting, path: waiting.py}\n"
+    )
+    (tmp_path / "waiting.py").write_text(
+        "import threading\n"
+        "from hpml_plugins import Benchmark, Metric, hookimpl\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+        "@hookimpl\n"
+        "def hpml_benchmarks():\n"
+        "    measure = lambda bench: {'time': 1.0}\n"
+        "    return [Benchmark('waits', measure, [Metric('time', 's', 'lower')])]\n"
+    )
+    done = hpml(tmp_path, "run", "waiting")
+    assert done.returncode == 0 and "waits" in done.stdout
 
 
 def test_a_closed_output_is_no_fault(tmp_path: Path) -> None:

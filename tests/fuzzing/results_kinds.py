@@ -69,7 +69,7 @@ def _read_record(data: bytes, folder: Path) -> str:
         msgspec.json.decode(encode(record))
         format_point(record.params)
         for name in record.metrics:
-            record.median(name)
+            record.value(name)
             if record.status != "failed":  # which ends the process, as asv wants it
                 to_asv(record, name)
     Table.of_records(inner, *(name for record in inner for name in record.metrics))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -57,7 +58,7 @@ def test_the_rounds_of_a_point_share_what_is_computed_once(
         )
         record = measure_point(benchmark, {"size": size}, Context(node, **context))
         assert record.status == "ok", record.reason
-        return record.metrics["time"].median
+        return record.metrics["time"].value
 
     shared = {"scratch": tmp_path, "rounds": 3}
     assert drawn(1, **shared) == drawn(1, **shared)
@@ -121,6 +122,19 @@ def is_wrong(bench: Bench) -> None:
     bench.check(False, "sum differs from NumPy")
 
 
+def swallows_a_failed_check(bench: Bench) -> dict[str, Any]:
+    with contextlib.suppress(Exception):
+        bench.check(False, "sum differs from NumPy")
+    return {"time": 1.0}
+
+
+def checks_in_a_thread(bench: Bench) -> dict[str, Any]:
+    checking = threading.Thread(target=is_wrong, args=[bench])
+    checking.start()
+    checking.join()
+    return {"time": 1.0}
+
+
 def is_not_finite(bench: Bench) -> dict[str, Any]:
     return {"time": float("nan")}
 
@@ -161,6 +175,8 @@ def returns_bytes(bench: Bench) -> dict[str, Any]:
             "died of SIGKILL (killed, perhaps for want of memory)",
         ),
         (is_wrong, Failure.CHECK, "check failed: sum differs from NumPy"),
+        (swallows_a_failed_check, Failure.CHECK, "check failed: sum differs from NumPy"),
+        (checks_in_a_thread, Failure.CHECK, "check failed: sum differs from NumPy"),
         (is_not_finite, Failure.RESULT, "metric 'time' is not finite: nan"),
         (
             returns_nothing,

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import statistics
 from collections import Counter
 from typing import Any
 
@@ -10,6 +12,7 @@ from records import a_record
 
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import combine, join_rounds, retract, schedule
+from hpml_plugins.model.samples import mean_interval
 from hpml_plugins.model.serialization import decode, encode, shorten
 
 
@@ -63,12 +66,34 @@ def test_rounds_are_kept_apart_and_the_value_is_the_median_of_their_medians() ->
     metric = record.metrics["time"]
     assert metric.samples == [1.0, 2.0, 9.0, 3.0, 100.0, 102.0]
     assert metric.rounds == [3, 1, 2]
-    assert metric.round_medians == [2.0, 3.0, 101.0]
-    assert record.median("time") == metric.estimate.value == 3.0
+    assert metric.round_values == [2.0, 3.0, 101.0]
+    assert record.value("time") == metric.estimate.value == 3.0
     assert (record.duration, record.energy, record.started) == (6.0, 30.0, 100.0)
     assert record.checks == ["right"]
     assert metric.info == {"timer": "cuda events", "batch": 2}  # the median of 3, 1 and 2
     assert decode(encode(record)) == record
+
+
+def test_at_settled_clocks_a_round_is_worth_the_mean_of_its_samples() -> None:
+    # two fast samples for each that the regulator slows down: in the long run a step takes 4/3 s
+    swinging = [1.0, 1.0, 2.0] * 4
+    for boost, value in ((None, 1.0), ([0.9], 4 / 3)):
+        metric = combine([one(swinging, boost), one(swinging, boost)]).metrics["time"]
+        assert metric.round_values == pytest.approx([value, value])
+        found = metric.estimate
+        assert found.value == metric.value == pytest.approx(value)
+        assert found.low is not None and found.high is not None
+        assert found.low <= found.value <= found.high
+    steps = MetricSamples("1/s", "higher", [1 / each for each in swinging], settled=True)
+    assert steps.value == pytest.approx(3 / 4)
+    assert MetricSamples("1/s", "higher", [0.0, 1.0], settled=True).value == 0.5
+
+
+def test_the_interval_of_a_mean_is_that_of_normal_values() -> None:
+    values = [1.0, 3.0] * 50
+    half = 1.959964 * statistics.stdev(values) / math.sqrt(100)
+    assert mean_interval(values, 2.0) == pytest.approx((2 - half, 2 + half), rel=1e-6)
+    assert mean_interval([1.0, 2.0, 6.0], 3.0) == (1.0, 6.0)
 
 
 def test_conditions_are_the_worst_of_all_rounds() -> None:
@@ -207,7 +232,7 @@ def test_a_point_measured_twice_in_one_run_is_two_records() -> None:
         one([float(number)], started=100.0 + number, run="r", planned_rounds=3)
         for number in range(1, 8)
     ]
-    assert [record.median("time") for record in join_rounds(rounds)] == [2.0, 5.0, 7.0]
+    assert [record.value("time") for record in join_rounds(rounds)] == [2.0, 5.0, 7.0]
     assert [record.measured_rounds for record in join_rounds(rounds)] == [3, 3, 1]
     # a line that comes twice belongs to where it was
     assert join_rounds([*rounds, *rounds]) == join_rounds(rounds)
@@ -236,7 +261,7 @@ def test_one_round_is_the_record_as_it_was_before_there_were_rounds() -> None:
     record = one([1.0, 2.0])
     assert combine([record]) == record
     assert b"rounds" not in encode(record)
-    assert record.metrics["time"].round_medians == [1.5]
+    assert record.metrics["time"].round_values == [1.5]
 
 
 @pytest.mark.parametrize("rounds", [[2], [1, 1, 2], [3, 0]])

@@ -39,7 +39,7 @@ def times(records: Sequence[Record]) -> Table:
 def speedups(records: Sequence[Record]) -> Table:
     """Against the plain variant of the machine; raises without any Record."""
     plain = {
-        record.machine: record.median("time")
+        record.machine: record.value("time")
         for record in records
         if record.params["variant"] == "plain"
     }
@@ -47,7 +47,7 @@ def speedups(records: Sequence[Record]) -> Table:
 
     def more(record: Record) -> dict[str, float | None]:
         base = plain.get(record.machine)
-        return {"speedup": base and base / record.metrics["time"].median}
+        return {"speedup": base and base / record.metrics["time"].value}
 
     return Table.of_records(records, "time", more=more)
 
@@ -57,7 +57,7 @@ def fastest(records: Sequence[Record]) -> Table:
     return Table.of(
         [
             {
-                "fastest": min(record.metrics["time"].median for record in records),
+                "fastest": min(record.metrics["time"].value for record in records),
                 "of": len(records),
             }
         ]
@@ -111,13 +111,13 @@ def test_a_row_of_one_of_several_cards_rests_first_on_the_record_of_that_card() 
     """A row of each card, all of which depend on all Records of the point."""
 
     def shares(records: Sequence[Record]) -> Table:
-        total = sum(record.metrics["time"].median for record in records)
+        total = sum(record.metrics["time"].value for record in records)
         return Table.of(
             [
                 {
                     "machine": record.machine,
                     "card": str(record.gpus[0]["uuid"]).removeprefix("GPU-")[:8],
-                    "share": record.metrics["time"].median / total,
+                    "share": record.metrics["time"].value / total,
                 }
                 for record in records
             ]

@@ -87,16 +87,16 @@ def test_data_parallel_over_gloo_is_checked_timed_and_taken_apart(
     record = measured("mlp_phases_cpu", node, ranks=ranks, **params)
     assert (record.status, record.reason) == ("ok", "")
     assert "all ranks have the same weights" in record.checks
-    assert record.median("error") < 2e-15  # float64: a few roundings
+    assert record.value("error") < 2e-15  # float64: a few roundings
     phases = record.series["phases"]
     times = dict(zip(phases.columns["phase"], phases.numbers("time"), strict=True))
     assert all(times[name] > 0 for name in ORDER)
-    assert record.median("compute") == pytest.approx(
+    assert record.value("compute") == pytest.approx(
         sum(times[name] for name in (*PRODUCTS, "element-wise"))
     )
     # 4 B' H (D + C) over the four products that count.
     counted = sum(times[name] for name in PRODUCTS if name != "backward GEMM 2")
-    assert record.median("compute_rate") == pytest.approx(
+    assert record.value("compute_rate") == pytest.approx(
         4 * 800 / ranks * 128 * 794 / counted
     )
     assert set(record.series["setup"].columns["part"]) >= {"imports", "train setup"}
@@ -115,7 +115,7 @@ def test_over_mpi_weights_are_those_of_the_reference(ranks: int, node: Node) -> 
     }
     record = measured("mlp_phases_cpu", node, ranks=ranks, **params)
     assert (record.status, record.reason) == ("ok", "")
-    assert 0 < record.median("error") < 1e-6
+    assert 0 < record.value("error") < 1e-6
     assert "MPI_Init" in record.series["setup"].columns["part"]
     assert record.series["rates"].numbers("mpi")[0] > 0
 
@@ -179,7 +179,7 @@ def test_the_grid_is_measured_and_predicted(node: Node, on_gloo: None) -> None:
         abs(a / b - 1)
         for a, b in zip(grid.numbers("lines"), grid.numbers("whole"), strict=True)
     ]
-    assert record.median("line_error") == pytest.approx(max(errors))
+    assert record.value("line_error") == pytest.approx(max(errors))
     # By the coursework's model the calibrated point takes what its counted phases took.
     taken = sum(
         grid.numbers(name)[0]
@@ -201,7 +201,7 @@ def test_gradients_in_pieces_give_the_same_weights(node: Node) -> None:
     } <= set(record.checks)
     assert record.series["ways"].columns["variant"] == ["plain", "pieces"]
     times = record.series["ways"].numbers("time")
-    assert record.median("gain") == pytest.approx(times[0] / times[1])
+    assert record.value("gain") == pytest.approx(times[0] / times[1])
 
 
 def add_up_in_pieces(rank: Rank) -> float:
@@ -238,8 +238,8 @@ def test_model_parallel_gives_the_same_weights_for_fewer_bytes(
         in record.checks
     )
     # 128 · 784 + 128 + 10 · 128 + 10 parameters against 800 images' ten outputs, float32.
-    assert record.median("data_bytes") == 4 * 101_770
-    assert record.median("model_bytes") == 4 * 8_000
+    assert record.value("data_bytes") == 4 * 101_770
+    assert record.value("model_bytes") == 4 * 8_000
     predicted = record.series["predicted"]
     assert predicted.numbers("handed") == predicted.numbers("counted")
 
@@ -252,12 +252,12 @@ def test_weights_are_right_for_few_steps_and_part_ways_at_large_rates(
     monkeypatch.setattr(learning, "STEPS", (3, 60))
     record = measured("mlp_weights_cpu", node, data="digits", dtype=dtype, product="torch")
     assert (record.status, record.reason) == ("ok", "")
-    assert 0 < record.median("error") < near
+    assert 0 < record.value("error") < near
     errors = record.series["errors"]
     rows = zip(*(errors.numbers(name) for name in ("rate", "steps", "error")), strict=True)
     last = {rate: error for rate, steps, error in rows if steps == 60}
     assert last[10.0] > 100 * last[0.01]
-    assert record.median("late_error") == max(last.values())
+    assert record.value("late_error") == max(last.values())
     # NumPy against itself, started from weights rounded to float32, parts ways at the same rate.
     names = ("rate", "steps", "reference", "perturbed", "perturbed_error")
     twice = {
@@ -271,7 +271,7 @@ def test_weights_are_right_for_few_steps_and_part_ways_at_large_rates(
 def test_digits_are_learned_over_rates_and_numpy_agrees(node: Node) -> None:
     record = measured("mlp_learning_cpu", node, data="digits", sweep="rate")
     assert (record.status, record.reason) == ("ok", "")
-    assert record.median("precision") > 0.93
+    assert record.value("precision") > 0.93
     swept = dict(
         zip(
             record.series["rate"].numbers("rate"),
@@ -293,7 +293,7 @@ def test_pictures_in_noise_stand_in_for_a_data_set(
     monkeypatch.setattr(learning, "SWEPT_HIDDEN", (2, 32))
     record = measured("mlp_learning_cpu", node, data="made", sweep="hidden")
     assert (record.status, record.reason) == ("ok", "")
-    assert record.median("precision") > 0.95
+    assert record.value("precision") > 0.95
     assert record.data == {}
 
 

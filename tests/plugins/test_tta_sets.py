@@ -282,14 +282,14 @@ def test_a_set_is_checked_and_kept_whole(records: list[Record]) -> None:
     assert record.data["digits"]["train"] == 1442
     kinds = record.series["elsewhere"].columns["images"]
     assert kinds == ["blur", "noise", "contrast"] * 2
-    assert record.metrics["variation"].info["low"] < record.median("variation")  # type: ignore[operator]
+    assert record.metrics["variation"].info["low"] < record.value("variation")  # type: ignore[operator]
 
 
 def test_utilisation_and_tricks_are_counted_by_the_device(records: list[Record]) -> None:
     for record in records[1:]:
         assert (record.status, record.reason) == ("ok", "")
         assert set(record.checks) == {"the device counted as many steps as were launched"}
-    assert 0 < records[1].median("utilisation") <= 1.05  # type: ignore[operator]
+    assert 0 < records[1].value("utilisation") <= 1.05  # type: ignore[operator]
     assert records[1].series["utilisation"].columns["time"]
     tricks = records[2].series["tricks"]
     assert tricks.columns["trick"][0] == "lab" and "on_device" in tricks.columns["trick"]
@@ -299,7 +299,7 @@ def test_utilisation_and_tricks_are_counted_by_the_device(records: list[Record])
         for rate, batch in zip(rates, tricks.numbers("batch"), strict=True)
         if batch == tricks.numbers("batch")[0]
     ]
-    assert records[2].median("speedup") == pytest.approx(max(same) / rates[0])
+    assert records[2].value("speedup") == pytest.approx(max(same) / rates[0])
 
 
 def test_tricks_with_and_without_compiling_are_panels_of_their_own(
@@ -574,7 +574,7 @@ def test_tables_say_what_was_measured(records: list[Record]) -> None:
     assert tricks[0]["speedup"] == 1 and tricks[0]["trick"] == "lab"
     watched = rows_of("utilisation_means", records)[0]
     assert watched["trick"] == "lab"
-    assert watched["epoch"] == pytest.approx(1442 / records[1].median("throughput"))  # type: ignore[operator]
+    assert watched["epoch"] == pytest.approx(1442 / records[1].value("throughput"))  # type: ignore[operator]
 
 
 def test_cards_has_a_row_for_each_card_and_recipe() -> None:

@@ -66,7 +66,7 @@ def compared(a: Side, b: Side, records: list[Record]) -> list[Compared]:
             record(
                 each.machine,
                 each.commit,
-                (each.median("time") or 0) * (1 + shift),
+                (each.value("time") or 0) * (1 + shift),
                 run=f"{shift}",
             ),
             node={"boot": f"{boot} of {each.machine}"},

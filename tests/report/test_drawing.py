@@ -58,7 +58,7 @@ WAYS = {
     "patches round": "import builtins; builtins.round = lambda *a: 42",
     "patches the median of Records": (
         "from hpml_plugins.model.record import MetricSamples;"
-        " MetricSamples.median = property(lambda s: 1e-12)"
+        " MetricSamples.value = property(lambda s: 1e-12)"
     ),
     "patches how numbers are written": (
         "from hpml_plugins.model import formatting; formatting.quantity = lambda *a: '42 s'"

@@ -161,8 +161,8 @@ def test_of_every_card_its_newest_measured_record_of_a_point_is_read(
     for each in records:
         append_record(record_file(tmp_path, each.machine, each.commit), each)
     found = read_history(tmp_path, None, DECLARED, REVISIONS, {OLD: 1.0, NEW: 2.0}, print)
-    assert [each.median("time") for each in found.current()] == [4.0]
-    assert [each.median("time") for each in found.of_every_card({"toy"})] == [2.0, 3.0, 4.0]
+    assert [each.value("time") for each in found.current()] == [4.0]
+    assert [each.value("time") for each in found.of_every_card({"toy"})] == [2.0, 3.0, 4.0]
     assert found.of_every_card({"other"}) == []
 
 
@@ -298,7 +298,7 @@ def test_other_software_stacks_stand_beside_the_history_of_the_nodes_own(
     found = read_history(tmp_path, None, DECLARED, REVISIONS, {OLD: 1.0, NEW: 2.0}, print)
     assert numbers(found)["size=10"] == [(3, "ok", 1.0), (7, "ok", 2.0)]
     assert numbers(found)["size=20"] == [(7, "ok", 5.0)]
-    assert {each.metrics["time"].median for each in found.current()} == {2.0, 5.0}
+    assert {each.metrics["time"].value for each in found.current()} == {2.0, 5.0}
     assert current_records(read_records(tmp_path), REVISIONS) == [stacks[1], stacks[4]]
 
     write_points(found, tmp_path)

@@ -51,7 +51,7 @@ def merge(*words: str, answer: str = "") -> Result:
 
 
 def medians(results: Path) -> dict[object, float | None]:
-    return {each.params["size"]: each.median("time") for each in read_records(results)}
+    return {each.params["size"]: each.value("time") for each in read_records(results)}
 
 
 #: What a clone brings of point 0, and what is said of it.

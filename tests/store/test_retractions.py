@@ -74,7 +74,7 @@ def test_nothing_shows_it_and_the_other_records_stand(tmp_path: Path) -> None:
     )
     assert (retracted.node, retracted.warnings, retracted.duration) == (wrong.node, [], 1.0)
     assert [
-        (row["status"], row["reason"], row.get("median"))
+        (row["status"], row["reason"], row.get("value"))
         for each in found
         for row in record_rows(each)
     ] == [

@@ -48,7 +48,7 @@ class RecordLink(NamedTuple):
     def of(cls, record: Record, row: Row, columns: Iterable[str]) -> RecordLink:
         """The point of a Record, with the first metric whose median is in one of these columns of
         the row."""
-        medians = {metric.median: name for name, metric in reversed(record.metrics.items())}
+        medians = {metric.value: name for name, metric in reversed(record.metrics.items())}
         values = (
             row[name]
             for name in columns
@@ -124,7 +124,7 @@ def _likeness(row: Row, record: Record) -> int:
     be named by a part of its UUID."""
     values = (
         *record.params.values(),
-        *(metric.median for metric in record.metrics.values()),
+        *(metric.value for metric in record.metrics.values()),
         record.machine,
     )
     texts = {repr(cell) for cell in row.values() if cell is not None}

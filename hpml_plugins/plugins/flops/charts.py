@@ -31,15 +31,8 @@ def models(records: Sequence[Record]) -> Table:
                 "counted_on": counted_on,
             }
         )
-    largest = {row["family"]: row["model"] for row in sorted(rows, key=_parameters)}
-    for row in rows:
-        row["name"] = row["family"] if largest[row["family"]] == row["model"] else None
     once = Table.of(rows, {**table.units, "intensity": "FLOP/B"}).sorted("multiply_adds", "model")
-    return once.select("model", "family", "name", *METRICS, "intensity", "counted_on")
-
-
-def _parameters(row: dict[str, Any]) -> float:
-    return row["parameters"] or 0.0
+    return once.select("model", "family", *METRICS, "intensity", "counted_on")
 
 
 def family(model: str) -> str:
@@ -87,7 +80,7 @@ def _shares(records: Sequence[Record], series: str) -> Table:
         [first[model] for model in sorted(first)],
         series,
         "model",
-        more=lambda r: {"total": r.median("multiply_adds")},
+        more=lambda r: {"total": r.value("multiply_adds")},
     )
     return table.extended(
         lambda row: {"share": row["multiply_adds"] / row["total"] if row["total"] else None},
@@ -101,7 +94,8 @@ MODELS = line_chart(
     MULTIPLY_ADDS,
     PARAMETERS,
     "family",
-    label="name",
+    label="family",
+    label_once=True,
     also=["model"],
     legend=False,
 )

@@ -140,8 +140,8 @@ def predictions(records: Sequence[Record]) -> Table:
                 "machine": record.machine,
                 "benchmark": record.benchmark,
                 "rung": record.params["rung"],
-                "time": record.median("time"),
-                "predicted": predicted.median,
+                "time": record.value("time"),
+                "predicted": predicted.value,
                 "low": predicted.info.get("low"),
                 "high": predicted.info.get("high"),
             }

@@ -47,8 +47,8 @@ def host_copies(records: Sequence[Record]) -> Table:
             "memory": record.params["memory"],
             "size": float(size_in_bytes(str(record.params["size"]))),
             "direction": direction.replace("_", " "),
-            "bandwidth": record.median(direction),
-            "time": record.median(f"{direction}_time"),
+            "bandwidth": record.value(direction),
+            "time": record.value(f"{direction}_time"),
         }
         for record in records
         for direction in DIRECTIONS
@@ -165,9 +165,9 @@ def with_core_rate(records: Iterable[Record]) -> Iterator[tuple[Record, str, lis
             )
             if metric.unit != "s" or not isinstance(rate, int | float):
                 continue
-            pairs = [(float(rate), metric.median)]
-            if len(rates) == len(metric.round_medians) > 1:
-                pairs = list(zip(map(float, rates), metric.round_medians, strict=True))
+            pairs = [(float(rate), metric.value)]
+            if len(rates) == len(metric.round_values) > 1:
+                pairs = list(zip(map(float, rates), metric.round_values, strict=True))
             key = (
                 str(record.node.get("cpu", "")),
                 record.benchmark,
@@ -190,7 +190,7 @@ def predictors(records: Sequence[Record]) -> Table:
     smallest: of these values.
     """
     values = {
-        (record.benchmark, name, record.machine): metric.median
+        (record.benchmark, name, record.machine): metric.value
         for record in records
         for name, metric in record.metrics.items()
     }

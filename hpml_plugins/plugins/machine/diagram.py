@@ -102,8 +102,8 @@ def _rows(records: list[Record]) -> Iterable[dict[str, Any]]:
             "machine": records[0].machine,
             "arrow": each.arrow,
             "what": each.label,
-            "bandwidth": metric.median if metric and unit == "B/s" else None,
-            "time": metric.median if metric and unit == "s" else None,
+            "bandwidth": metric.value if metric and unit == "B/s" else None,
+            "time": metric.value if metric and unit == "s" else None,
             "size": str(record.params.get("size", "")) if record else "",
             "benchmark": each.benchmark,
         }

@@ -136,7 +136,7 @@ def phases(records: Sequence[Record]) -> Table:
         return {
             **_device(record),
             "gradients": WAYS[str(record.params["way"])],
-            "batch_time": record.median("batch"),
+            "batch_time": record.value("batch"),
             **{n: found.get(n, 0.0) for n in names},
         }
 

@@ -110,8 +110,8 @@ def sums(records: Sequence[Record]) -> Table:
 
     def compare(record: Record) -> Row:
         peak_of, peak = _peak(record)
-        training, forward = record.metrics["training"].median, record.metrics["forward"].median
-        rates = (record.metrics[name].median for name in ("rate", "training_rate"))
+        training, forward = record.metrics["training"].value, record.metrics["forward"].value
+        rates = (record.metrics[name].value for name in ("rate", "training_rate"))
         values = (training / forward, *(rate / peak if peak else None for rate in rates))
         return {
             "precision": record.params["dtype"],
@@ -147,12 +147,12 @@ def communication(records: Sequence[Record]) -> Table:
         link = gpu.nvlink / 2 if gpu and gpu.nvlink else None
         if not link:
             return dict.fromkeys(("predicted", "link", "PPP"))
-        nbytes, share = record.metrics["bytes"].median, formulas.default_ppp("communication")
+        nbytes, share = record.metrics["bytes"].value, formulas.default_ppp("communication")
         predicted = formulas.ring_all_reduce_time(nbytes, int(record.params["ranks"]), link, share)
         return {
             "predicted": predicted,
             "link": link,
-            "PPP": record.metrics["bus_bandwidth"].median / link,
+            "PPP": record.metrics["bus_bandwidth"].value / link,
         }
 
     units = {"predicted": "s", "link": "B/s", "PPP": "1"}

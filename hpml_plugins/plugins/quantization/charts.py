@@ -124,7 +124,7 @@ def deployed(records: Sequence[Record]) -> Table:
 
 def _deployed(record: Record) -> Row:
     error, throughput, batch = (
-        record.median(name) for name in ("error", "throughput", "best_batch")
+        record.value(name) for name in ("error", "throughput", "best_batch")
     )
     left, tried, energy = (
         record.series.get(name) for name in ("left_in_float", "batches", "energy")

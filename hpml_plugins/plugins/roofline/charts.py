@@ -99,7 +99,7 @@ def points(records: Sequence[Record]) -> Table:
                 "what": what,
                 "precision": dtype or None,
             }
-            row |= {column: record.median(metric) for column, metric in METRICS.items()}
+            row |= {column: record.value(metric) for column, metric in METRICS.items()}
             row |= _against_theory(row["FLOP"], _theory(record))
             measured = _against(row, known.get((record.machine, dtype, MEASURED)))
             row |= _against(row, known.get((record.machine, dtype, "published")))
@@ -235,7 +235,7 @@ def kernels(records: Sequence[Record]) -> Table:
     """
 
     def counted(record: Record) -> Row:
-        flop, excess = record.median("flop"), record.median("flop_excess")
+        flop, excess = record.value("flop"), record.value("flop_excess")
         operations = record.series.get("operations")
         formula = flop - excess if flop is not None and excess is not None else None
         ffma = operations.numbers("ffma")[0] if operations else None
@@ -282,7 +282,7 @@ def _theory(record: Record) -> float | None:
     if record.benchmark == "roofline_model":
         model, step, batch = (record.params[name] for name in ("model", "step", "batch"))
         return formulas.resnet_flop(str(model), str(step), int(batch))
-    counted, excess = record.median("flop"), record.median("flop_excess")
+    counted, excess = record.value("flop"), record.value("flop_excess")
     return counted - excess if counted is not None and excess is not None else None
 
 

@@ -108,7 +108,7 @@ def with_data(records: Sequence[Record]) -> Table:
         ):
             return dict.fromkeys(DATA)
         steps = row["epoch"] / row["step"]
-        return {name: steps * found.metrics[name].median for name in DATA}
+        return {name: steps * found.metrics[name].value for name in DATA}
 
     trained = [record for record in records if record.benchmark in METHODS]
     return points(trained).extended(more, dict.fromkeys(DATA, "s"))
@@ -122,9 +122,9 @@ def loading(records: Sequence[Record]) -> Table:
     names = ("train", *DATA)
 
     def of_epoch(record: Record) -> Row:
-        steps = record.metrics["epoch"].median / record.metrics["step"].median
+        steps = record.metrics["epoch"].value / record.metrics["step"].value
         return {"gpus": _ranks(record)} | {
-            name: steps * record.metrics[name].median for name in names
+            name: steps * record.metrics[name].value for name in names
         }
 
     table = Table.of_records(records, "epoch", more=of_epoch, units=dict.fromkeys(names, "s"))

@@ -80,8 +80,8 @@ def compiling(records: Sequence[Record]) -> Table:
         with_it = max(
             sets, key=lambda each: (each.params["runs"] == runs, int(each.params["runs"]))
         )
-        times = [each.metrics["mean_time"].median for each in (with_it, record)]
-        setups = [each.metrics["setup"].median for each in (with_it, record)]
+        times = [each.metrics["mean_time"].value for each in (with_it, record)]
+        setups = [each.metrics["setup"].value for each in (with_it, record)]
         gained, paid = times[1] - times[0], setups[0] - setups[1]
         rows.append(
             {
@@ -190,7 +190,7 @@ def _variation(record: Record) -> Row:
     low, high = (found.info.get(name) for name in ("low", "high"))
     # An interval without an upper end is stored as −1: JSON has no infinity.
     high = None if high is None or float(high) < 0 else float(high)
-    return dict(zip(VARIATIONS, (found.median, low, high), strict=True))
+    return dict(zip(VARIATIONS, (found.value, low, high), strict=True))
 
 
 def curves(records: Sequence[Record]) -> Table:

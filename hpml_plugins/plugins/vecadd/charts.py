@@ -28,11 +28,11 @@ def programs(records: Sequence[Record]) -> Table:
     for record in records:
         if record.benchmark == "vecadd_cpu":
             of_point = on_cpu.setdefault((record.machine, record.params["millions"]), {})
-            of_point[record.params["implementation"]] = record.metrics["time"].median
+            of_point[record.params["implementation"]] = record.metrics["time"].value
 
     def row(record: Record) -> dict[str, Any]:
         params = record.params
-        time = record.metrics["total" if "total" in record.metrics else "time"].median
+        time = record.metrics["total" if "total" in record.metrics else "time"].value
         of_point = on_cpu.get((record.machine, params["millions"]), {})
         baseline = next((name for name in BASELINES if name in of_point), None)
         memory = params.get("memory") or PAGES.get(str(params.get("prefetch")), "host memory")
@@ -46,8 +46,8 @@ def programs(records: Sequence[Record]) -> Table:
             "memory": memory,
             "millions": float(params["millions"]),
             "time": time,
-            "kernel": record.median("time"),
-            "bandwidth": record.median("bandwidth"),
+            "kernel": record.value("time"),
+            "bandwidth": record.value("bandwidth"),
             "speedup": of_point[baseline] / time if baseline else None,
             "over": BASELINES[baseline] if baseline else None,
         }
@@ -96,8 +96,8 @@ def bandwidth(records: Sequence[Record]) -> Table:
             "machine": record.machine,
             "kernel": str(record.params.get("implementation", "one element per thread")),
             "millions": record.params["millions"],
-            "bandwidth": record.median("bandwidth"),
-            "vs_torch": record.median("vs_torch"),
+            "bandwidth": record.value("bandwidth"),
+            "vs_torch": record.value("vs_torch"),
             "peak": card.bandwidth if card else None,
         }
         if (
@@ -110,7 +110,7 @@ def bandwidth(records: Sequence[Record]) -> Table:
                 {
                     **row,
                     "kernel": "copy",
-                    "bandwidth": record.median("copy_bandwidth"),
+                    "bandwidth": record.value("copy_bandwidth"),
                     "vs_torch": None,
                 }
             )

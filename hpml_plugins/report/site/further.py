@@ -78,7 +78,7 @@ def collect_pages(host: Host, problems: list[str]) -> list[SitePage]:
             plugin = host.load(name)
         try:
             found += plugin.offered("hpml_pages", SitePage)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             what, where = explain(error)
             what = f"hpml_pages of plugin {name!r}: {what}"
             problems.append(str(HpmlError(what, where or plugin.where)))
@@ -90,7 +90,7 @@ def write_pages(pages: Iterable[SitePage], site: Site) -> Iterator[SearchEntry]:
     for page in pages:
         try:
             yield from page.write(site)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             what = f"page {page.address} of a plugin: {describe(error)}"
             site.problems.append(what)
             site.write(_FAILED, page.address, title=page.label, what=what)

@@ -214,6 +214,6 @@ def _shown(
         if drawn := render(drawable, "svg"):
             (html_dir / picture).write_bytes(drawn)
             return replace(shown, picture=picture)
-    except HpmlError as error:
-        return replace(shown, problem=str(error))
+    except Exception as error:  # of the plugin's chart or drawing
+        return replace(shown, problem=describe(error))
     return shown

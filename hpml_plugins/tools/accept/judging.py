@@ -255,7 +255,7 @@ def _value_in(record: Record, band: Band) -> float | None:
         return None
     is_steady = band.component in STEADY
     return (
-        max(metric.median, statistics.fmean(metric.samples)) if is_steady else metric.median
+        max(metric.value, statistics.fmean(metric.samples)) if is_steady else metric.value
     )
 
 
@@ -295,11 +295,11 @@ def _by_peak(record: Record) -> list[ValueVerdict]:
     shares: dict[str, tuple[Component, float | None]] = {}
     for name, component in BY_PEAK.get(record.benchmark, {}).items():
         metric = record.metrics.get(name)
-        value = metric and (metric.boost_median or metric.median)
+        value = metric and (metric.boost_median or metric.value)
         shares[name] = component, share_of_peak(record, name, value) if value else None
     if name := BY_NVLINK.get(record.benchmark, ""):
         gpu = find_gpu(record.gpu_names[0])
-        rate = record.median(name)
+        rate = record.value(name)
         shares[name] = (
             "link",
             rate / gpu.nvlink * 2 if rate and gpu and gpu.nvlink else None,
@@ -322,7 +322,7 @@ def _judge_share(
         metric=name,
         regime="boost" if metric.boost else "",
         component=component,
-        value=metric.boost_median or metric.median,
+        value=metric.boost_median or metric.value,
         unit=metric.unit,
         basis="published peak",
         share=share,

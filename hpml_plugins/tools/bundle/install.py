@@ -43,7 +43,7 @@ git diff -z --name-only --diff-filter=d {commit} -- results >"$list"
 git ls-files -z --others --exclude-standard -- results >>"$list"
 [ -s "$list" ] || {{ echo "pack-results: nothing was measured here yet" >&2; exit 2; }}
 tar czf "$file" --null -T "$list"
-echo "$file: at home, in the project's folder: tar xzf ${{file##*/}}"
+echo "$file: at home, in the project's folder: mkdir ../node && tar xzf ${{file##*/}} -C ../node && hpml merge ../node/results"
 """  # noqa: E501
 
 

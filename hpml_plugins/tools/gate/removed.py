@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.asv import Prepared, own_tasks
-from hpml_plugins.errors import HpmlError, describe
+from hpml_plugins.errors import HpmlError, describe, raise_interrupt
 from hpml_plugins.git import tell_git
 from hpml_plugins.host import Host, make_host
 from hpml_plugins.registry import EVERYTHING, read_registry
@@ -82,6 +82,7 @@ def find_removed(
                 names = [task.declared.benchmark for task in tasks]
                 found.update(name for name in names if name not in of_head)
         except (HpmlError, ProcessError, UserError) as error:
+            raise_interrupt(error)
             reason = describe(error).splitlines()[0]
             unknown[f"the benchmarks of base are unknown: {reason}"] = 0
     removed = {

@@ -28,7 +28,7 @@ from hpml_plugins.asv import (
     take_record,
     tasks_of,
 )
-from hpml_plugins.errors import HpmlError, UsageError, describe
+from hpml_plugins.errors import HpmlError, UsageError, describe, raise_interrupt
 from hpml_plugins.git import tell_git
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.model import Record
@@ -137,9 +137,7 @@ class Sides:
 
     def measure(self, side: int, task: AsvTask, timeout: float) -> Record | None:
         """Measure one round; None if the commit gives no Record within `timeout`, s."""
-        if side not in self._spawners:
-            self._spawners[side] = self._start(side)
-        spawner = self._spawners[side]
+        spawner = self._spawners.get(side) or self._start(side)
         timeout = max(timeout, 1.0)
         if "benchmark" not in task.entry:  # asv's own
             return run_own(spawner, task, timeout, self._caches[side])
@@ -155,6 +153,7 @@ class Sides:
         spawner = get_spawner(
             self._environments[side], self._conf.benchmark_dir, self._conf.launch_method
         )
+        self._spawners[side] = spawner  # from now on `close` ends it
         spawner.preimport()
         return spawner
 
@@ -220,6 +219,7 @@ def build_sides(
             ) from None
         raise HpmlError(_why_not_built(error, len(environments))) from None
     except UserError as error:
+        raise_interrupt(error)
         if len(environments) == len(SIDES):
             cause = "the suite does not import at head: see the output above"
             raise HpmlError(cause) from None

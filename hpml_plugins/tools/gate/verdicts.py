@@ -191,7 +191,7 @@ def _judge_alone(
     other = of_head.metrics[metric]
     if (measured.unit, measured.direction) != (other.unit, other.direction):
         reason = "its unit or direction changed"
-    medians = np.array([[each.metrics[metric].median for each in pair] for pair in pairs])
+    medians = np.array([[each.metrics[metric].value for each in pair] for pair in pairs])
     is_ratio = bool((medians > 0).all())
     compared = np.log(medians) if is_ratio else medians
     worse = -1 if measured.direction == "higher" else 1

@@ -49,7 +49,7 @@ _HISTORY = (
     "metric",
     "unit",
     "regime",
-    "median",
+    "value",
     "low",
     "high",
     "class",

@@ -132,7 +132,7 @@ class BenchSession:
                 found.append(_against(name, metric.unit, old, new, since))
             else:
                 why = "; ".join(filter(None, ["nothing stored to compare with", left_out]))
-                line = f"{name} {quantity(metric.median, metric.unit)}, {why}"
+                line = f"{name} {quantity(metric.value, metric.unit)}, {why}"
                 found.append(_ComparedMetric(line, is_judged=metric.direction is None))
         return found
 

@@ -637,3 +637,9 @@ def test_a_benchmark_with_a_figure_of_the_plugin_has_no_default_one(load: Load) 
         "numbers",
         "freely",
     ]
+
+
+def test_a_chart_names_the_column_that_its_table_lacks() -> None:
+    chart = line_chart(Axis("n", "n"), Axis("nosuch", "another"))
+    with pytest.raises(HpmlError, match="lacks the chart's column 'nosuch'"):
+        complete(chart, Table.of([{"n": 1.0}]))

@@ -9,7 +9,7 @@ import vl_convert
 
 from hpml_plugins import Axis, Table, line_chart, roofline_chart
 from hpml_plugins.report.charts import LABEL_MARGIN, WIDTH, complete
-from hpml_plugins.report.labels import SIDES, Point, Scale, sides_of
+from hpml_plugins.report.labels import SIDES, Point, Scale, highest_of_each, sides_of
 
 
 def test_a_label_is_right_below_its_point_where_there_is_room() -> None:
@@ -31,6 +31,11 @@ def test_labels_of_close_points_are_on_different_sides() -> None:
 def test_a_repeated_label_is_at_the_highest_of_close_points() -> None:
     points = [Point(0, 10, "same"), Point(0, 0, "same"), Point(0, 90, "same")]
     assert sides_of(points) == [None, 0, 0]
+
+
+def test_a_label_once_is_at_the_highest_point_however_far_the_others_are() -> None:
+    points = [Point(0, 10, "same"), Point(900, 0, "same"), Point(0, 90, "other")]
+    assert [point.text for point in highest_of_each(points)] == ["", "same", "other"]
 
 
 def test_places_on_an_axis() -> None:

@@ -144,7 +144,7 @@ def test_the_step_of_main_is_found_and_nothing_else(made: Project) -> None:
 def test_the_current_record_is_that_of_main(made: Project) -> None:
     order, history, _ = read(made)
     for current in (current_records(read_records(made.results), order), history.current()):
-        assert [(record.machine, record.median("time")) for record in current] == [
+        assert [(record.machine, record.value("time")) for record in current] == [
             (name, SLOW) for name in MACHINES
         ]
 

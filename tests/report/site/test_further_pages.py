@@ -20,9 +20,12 @@ def write(site):
 def fail(site):
     raise ValueError("no such thing")
 
+def leave(site):
+    raise SystemExit("bye")
+
 @hookimpl
 def hpml_pages():
-    return [SitePage("Broken", "raises", "broken.html", fail), SitePage("Added", "more words", "added.html", write)]
+    return [SitePage("Broken", "raises", "broken.html", fail), SitePage("Left", "exits", "left.html", leave), SitePage("Added", "more words", "added.html", write)]
 '''  # noqa: E501
 RAISING = """
 from hpml_plugins import hookimpl
@@ -93,7 +96,13 @@ def test_a_folder_is_made_anew_where_what_it_is_made_of_changed_or_a_file_is_gon
 def test_pages_of_plugins_stand_in_the_navigation_and_one_that_raises_costs_itself(
     project: Project,
 ) -> None:
-    plugins = {"adding": ADDING, "raising": RAISING, "strange": STRANGE}
+    outside = ADDING.replace("added.html", "../out.html").replace("Added", "Outside")
+    plugins = {
+        "adding": ADDING,
+        "raising": RAISING,
+        "strange": STRANGE,
+        "outside": outside,
+    }
     entries = "".join(f"  - {{name: {name}, path: {name}.py}}\n" for name in plugins)
     (project.folder / "registry.yaml").write_text(f"version: 1\nplugins:\n{entries}")
     for name, text in plugins.items():
@@ -102,6 +111,11 @@ def test_pages_of_plugins_stand_in_the_navigation_and_one_that_raises_costs_itse
     said = project.publish()
 
     assert "page broken.html of a plugin: ValueError: no such thing" in said
+    assert "page left.html of a plugin: SystemExit: bye" in said
+    assert (
+        "hpml_pages of plugin 'outside': page 'Outside': address '../out.html' is" in said
+    )
+    assert not (project.html.parent / "out.html").exists()
     assert "hpml_pages of plugin 'raising': ZeroDivisionError" in said
     assert (
         "hpml_pages of plugin 'strange': returned str, not a list of SitePage values"

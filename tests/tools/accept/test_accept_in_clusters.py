@@ -105,7 +105,7 @@ def bands_of_this_cpu(node: Node) -> Bands:
     measured = Measured(node)
     measuring._measure(measured, {"": None}, {"": [key]})
     (record,) = measured.cards[""]
-    centre = math.log(record.metrics["time"].median)
+    centre = math.log(record.metrics["time"].value)
     band = Band(
         benchmark="vecadd_cpu",
         version=record.version,

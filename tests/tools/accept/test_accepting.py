@@ -121,7 +121,7 @@ def test_a_neighbour_that_disturbs_a_few_samples_shows_in_their_mean(bands: Band
     disturbed = msgspec.structs.replace(
         copy, samples=[*copy.samples[:-2], 1.3 * COPY, 1.3 * COPY]
     )
-    assert disturbed.median == pytest.approx(copy.median, rel=1e-3)
+    assert disturbed.value == pytest.approx(copy.value, rel=1e-3)
     beside = msgspec.structs.replace(
         record,
         metrics={**record.metrics, "copy": disturbed},

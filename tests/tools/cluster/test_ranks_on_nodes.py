@@ -69,7 +69,7 @@ def test_two_nodes_reduce_together_and_who_fails_is_named(slurm_site: Site) -> N
         for record in slurm_site.records("pair")
     }
     across, wrong = records["across", False], records["across", True]
-    assert (across.status, across.metrics["nodes"].round_medians) == ("ok", [2.0] * 3), (
+    assert (across.status, across.metrics["nodes"].round_values) == ("ok", [2.0] * 3), (
         across.reason + across.output
     )
     line = 'across.py:11: raise ValueError("on the second node")'

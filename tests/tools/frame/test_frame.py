@@ -46,13 +46,13 @@ def results(tmp_path: Path) -> Path:
 def test_a_row_has_value_interval_class_cards_and_parameters(results: Path) -> None:
     frame = hpml.load(results).to_pandas()
     times = frame[(frame.benchmark == "toy") & (frame.metric == "time")]
-    assert list(times["median"]) == pytest.approx([1.01e-3, 1.111e-3])
+    assert list(times["value"]) == pytest.approx([1.01e-3, 1.111e-3])
     assert list(times.cards) == ["GPU-1", "GPU-2"]
     assert set(times["class"]) == {"never throttled"}
     assert list(times["params.size"]) == [4, 4]
     # two cards that differ by 10 %: the next one may lie further than either run's samples
-    assert (times.low < times["median"] * 0.95).all()
-    assert (times.high > times["median"] * 1.05).all()
+    assert (times.low < times["value"] * 0.95).all()
+    assert (times.high > times["value"] * 1.05).all()
     assert list(times.samples.iloc[0]) == pytest.approx([1e-3, 1.01e-3, 1.02e-3])
 
 
@@ -60,12 +60,12 @@ def test_a_record_without_metrics_is_a_row_with_its_reason(results: Path) -> Non
     frame = hpml.load(results).to_pandas()
     skipped = frame[frame.status == "skipped"]
     assert list(skipped.reason) == ["no GPU"]
-    assert skipped["median"].isna().all()
+    assert skipped["value"].isna().all()
 
 
 def test_the_same_in_polars(results: Path) -> None:
     frame = hpml.load(results)
-    assert frame.to_polars()["median"].to_list()[0] == 1.01 * MILLISECOND
+    assert frame.to_polars()["value"].to_list()[0] == 1.01 * MILLISECOND
     assert frame.to_polars().height == len(frame.to_pandas())
 
 
@@ -85,7 +85,7 @@ def test_both_regimes_of_a_throttled_metric_have_a_row(tmp_path: Path) -> None:
     path.write_bytes(encode(a_record(metrics={"time": samples}, gpu="NVIDIA H200")) + b"\n")
     frame = hpml.load(path).to_pandas()
     assert list(frame.regime) == ["sustained", "boost"]
-    assert list(frame["median"]) == [2.0, 1.0]
+    assert list(frame["value"]) == [2.0, 1.0]
 
 
 @pytest.mark.parametrize("name", ["nothing", "empty.jsonl", "other.txt"])
@@ -115,7 +115,7 @@ def test_it_shows_itself_as_a_chart_and_a_table(results: Path) -> None:
     shown = frame.select("toy")._repr_mimebundle_()
     assert "<svg" in shown["text/html"] and "never throttled" in shown["text/html"]
     spec = shown["application/vnd.vegalite.v6+json"]
-    drawn = [row["median"] for row in spec["data"]["values"]]
+    drawn = [row["value"] for row in spec["data"]["values"]]
     assert drawn == pytest.approx([1.01e-3, 1.111e-3])
     assert "<svg" in frame._repr_html_()
 

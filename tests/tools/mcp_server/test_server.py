@@ -111,7 +111,7 @@ def test_a_history_is_newest_first_and_limited_to_what_is_asked(results: Results
     starts = [row["started"] for row in found["rows"]]
     assert len(starts) == 6 and starts == sorted(starts, reverse=True)
     assert {row["machine"] for row in found["rows"]} == {"fast"}
-    assert found["rows"][0]["low"] < found["rows"][0]["median"] < found["rows"][0]["high"]
+    assert found["rows"][0]["low"] < found["rows"][0]["value"] < found["rows"][0]["high"]
 
 
 def test_a_verdict_is_explained(results: Results) -> None:
