@@ -16,7 +16,7 @@ import click
 
 from hpml_plugins.cli import PATH, Settings
 from hpml_plugins.cli.results import BRANCH, FORMAT, RESULTS, find_order
-from hpml_plugins.errors import UsageError, nearest
+from hpml_plugins.errors import HpmlError, UsageError, nearest
 from hpml_plugins.terminal import say, warn
 
 if TYPE_CHECKING:
@@ -103,8 +103,16 @@ def plot(
     if is_file and form not in (None, suffix):
         raise UsageError(f"--to {target} is not of --format {form}; leave one of them out")
     form = form or (suffix if is_file else "png")
-    found = _find_drawables(settings, name, results, branch, form)
-    drawables = [drawable for drawable in found if drawable.is_drawn]
+    drawables: list[Drawable] = []
+    fault: HpmlError | None = None
+    try:
+        for drawable in _find_drawables(settings, name, results, branch, form):
+            if drawable.is_drawn:
+                drawables.append(drawable)
+    except HpmlError as error:
+        if not drawables:
+            raise
+        fault = error
     if not drawables:
         raise UsageError(f"{name!r} has tables but no chart; print them: hpml table {name}")
     if is_file and len(drawables) > 1:
@@ -125,6 +133,8 @@ def plot(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(drawn)
         say(path)
+    if fault:
+        raise fault
     return 0
 
 
@@ -132,7 +142,7 @@ def _find_drawables(
     settings: Settings, name: str, results: Path, branch: str | None, form: str = "svg"
 ) -> Iterator[Drawable]:
     """The figures of plugin NAME, or the figure of this name (NAME or PLUGIN.NAME), that have
-    something to show.
+    something to show; after them raises the error of one that fails.
 
     form: of free drawings. Raises UsageError with the nearest names if there is none, or if nothing
     has been measured for them yet.
@@ -178,17 +188,21 @@ def _find_drawables(
     shown = {benchmark for drawable in found for benchmark in drawable.figure.benchmarks}
     if left_out := describe_outside(history.outside_of(shown), order.branch):
         warn(f"{left_out}; name the branch: --branch")
-    for drawable in found:
-        if drawable.error:
-            raise drawable.error
-    measured = [drawable for drawable in found if len(drawable.table)]
-    if not measured:
+    faults = [drawable.error for drawable in found if drawable.error]
+    measured = [
+        drawable for drawable in found if len(drawable.table) and not drawable.error
+    ]
+    if not measured and not faults:
         measure = f"hpml run {asked} --record" if asked.endswith(".py") else "asv run"
         raise UsageError(
             f"nothing measured for {name!r} under {results}; run `{measure}`, or name the folder:"
             " --results"
         )
     yield from measured
+    for fault in faults[:-1]:
+        warn(fault)
+    if faults:
+        raise faults[-1]
 
 
 def _find_plugins(host: Host, name: str) -> list[LoadedPlugin]:

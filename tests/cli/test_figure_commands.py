@@ -58,6 +58,20 @@ def test_plot_writes_the_charts(hpml: Hpml, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("measured")
+def test_a_figure_that_fails_costs_itself(write: Write, hpml: Hpml, tmp_path: Path) -> None:
+    numbers = 'Figure("numbers", "The numbers", ("toy",), table),'
+    bad = 'Figure("bad", "Bad", ("toy",), lambda records: 1 / 0),'
+    write("toy.py", DRAWN.replace(numbers, f"{bad} {numbers}"))
+    tables = hpml("table", "toy")
+    assert "Time against size" in tables.stdout and "The numbers" in tables.stdout
+    charts = hpml("plot", "toy", "--format", "svg", "--to", "charts")
+    assert charts.stdout.split() == ["charts/toy-over_size.svg", "charts/toy-freely.svg"]
+    for done in (tables, charts):
+        assert done.returncode == 2
+        assert "bad" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
 @pytest.fixture
 def file_alone(write: Write, hpml: Hpml) -> Path:
     """A plugin's file without a project, measured once."""
