@@ -56,6 +56,7 @@ from hpml_plugins.asv.staging import staged_site
 from hpml_plugins.asv.stored_history import show_missing_commits
 from hpml_plugins.errors import HpmlError, UsageError, describe, nearest, unwritable
 from hpml_plugins.git import NOT_INSTALLED, GitRefused, why_git_refuses
+from hpml_plugins.model.formatting import counted
 from hpml_plugins.store import (
     Locked,
     atomic_write,
@@ -187,6 +188,10 @@ def _run_command(
     # `asv find`, which measures only some of its commits.
     if command != "Find" or prepared.report.measured_nothing:
         say(*prepared.report.outcome)
+    if broken := [plugin.entry.name for plugin in prepared.host.broken]:
+        left_out = f"{counted(len(broken), 'plugin')} that cannot be loaded"
+        say(f"Left out {left_out}: {', '.join(broken)}; see the first lines")
+        status = status or 2
     return status or prepared.report.status
 
 

@@ -322,6 +322,11 @@ def test_a_plugin_that_breaks_on_one_node_does_not_erase_its_benchmarks(
     assert (
         "plugin 'faulty' cannot be loaded: ModuleNotFoundError" in done.stdout + done.stderr
     )
+    # the benchmarks of the other one were measured, and the last line does not say that this is all
+    assert done.stdout.splitlines()[-1] == (
+        "Left out 1 plugin that cannot be loaded: faulty; see the first lines"
+    )
+    assert done.returncode == 2
     assert set(json.loads((ran.path / "results/benchmarks.json").read_text())) == set(
         declared
     )
