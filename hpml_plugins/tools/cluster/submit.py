@@ -53,11 +53,15 @@ def commits_to_measure(
     UsageError for revisions that git does not know.
     """
     if spec not in ("", NEW, ALL):
-        return _rev_list(root, spec)
+        return _rev_list(root, spec, f"--commits {spec!r}: git knows no such commits")
     known = set(measured)
     found: dict[str, None] = {}
     for branch in branches or ("",):
-        for commit in _rev_list(root, branch or "HEAD"):
+        fault = (
+            f"git knows no branch {branch or 'HEAD'!r} (asv.conf.json, branches); fetch it, or name"
+            " commits: --commits"
+        )
+        for commit in _rev_list(root, branch or "HEAD", fault):
             if spec == NEW and commit[:8] in known:
                 break
             found[commit] = None
@@ -66,11 +70,9 @@ def commits_to_measure(
     return list(found)
 
 
-def _rev_list(root: Path, spec: str) -> list[str]:
+def _rev_list(root: Path, spec: str, fault: str) -> list[str]:
     words = ("rev-list", "--first-parent", "--end-of-options", spec, "--")
-    return tell_git(
-        root, *words, fault=f"--commits {spec!r}: git knows no such commits"
-    ).split()
+    return tell_git(root, *words, fault=fault).split()
 
 
 def measured_commits(results: Path, machine: str) -> set[str]:

@@ -44,6 +44,8 @@ def test_commits_are_the_newest_all_the_new_ones_or_a_range(
     for wrong in ("nowhere", "--all"):
         with pytest.raises(UsageError, match=f"--commits '{wrong}': git knows no such"):
             wanted(wrong, [])
+    with pytest.raises(UsageError, match="git knows no branch 'gone'.*or name commits"):
+        commits_to_measure(root, ["gone"], "", [])
 
 
 def test_a_machine_has_measured_what_it_has_files_of(tmp_path: Path) -> None:
