@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,9 +85,16 @@ def collect_pages(host: Host, problems: list[str]) -> list[SitePage]:
     return found
 
 
-def write_pages(pages: Iterable[SitePage], site: Site) -> Iterator[SearchEntry]:
-    """Write the pages; yields their search entries."""
+def write_pages(
+    pages: Iterable[SitePage], site: Site, reserved: Container[str]
+) -> Iterator[SearchEntry]:
+    """Write the pages; yields their search entries. reserved: addresses of the site's own pages."""
     for page in pages:
+        if page.address in reserved or (site.html_dir / page.address).exists():
+            site.problems.append(
+                f"page {page.address} of a plugin: the site has one of that name; rename it"
+            )
+            continue
         try:
             yield from page.write(site)
         except (Exception, SystemExit) as error:

@@ -148,7 +148,7 @@ def _write(
         to = f"{new}.html"
         folder.write_page("moved.html", f"{old}.html", title=title, to=to, links=())
     site = Site(**vars(folder), history=history, plugins=pages, problems=problems)
-    entries = write_pages(further, site)
+    entries = write_pages(further, site, EXPECTED)
     write_search(history, matrix, found, pages, rows, entries, folder)
     finish_asv_page(folder.html_dir, declarations)  # asv's index.html is renamed here
     judged = changes.count_judged(history, series)

@@ -133,3 +133,15 @@ def test_pages_of_plugins_stand_in_the_navigation_and_one_that_raises_costs_itse
     # the pages of the plugin `course` are there with it alone
     assert not (project.html / "questions.html").exists()
     assert "questions.html" not in (project.html / "index.html").read_text()
+
+
+def test_a_plugin_replaces_no_page_of_the_site(project: Project) -> None:
+    (project.folder / "registry.yaml").write_text(
+        "version: 1\nplugins:\n  - {name: taking, path: taking.py}\n"
+    )
+    taking = ADDING.replace("added.html", "index.html")
+    (project.folder / "taking.py").write_text(taking)
+    project.add(H200, 0, {TIME["name"]: [around(1e-5)] * 4})
+    said = project.publish()
+    assert "page index.html of a plugin: the site has one of that name; rename it" in said
+    assert "&lt;b&gt;" not in (project.html / "index.html").read_text()
