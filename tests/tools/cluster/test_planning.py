@@ -44,7 +44,7 @@ def test_commits_are_the_newest_all_the_new_ones_or_a_range(
     for wrong in ("nowhere", "--all"):
         with pytest.raises(UsageError, match=f"--commits '{wrong}': git knows no such"):
             wanted(wrong, [])
-    with pytest.raises(UsageError, match="git knows no branch 'gone'.*or name commits"):
+    with pytest.raises(UsageError, match=r"git knows no branch 'gone'.*or name commits"):
         commits_to_measure(root, ["gone"], "", [])
 
 
