@@ -67,12 +67,14 @@ LEGEND = 680
 LETTER = 6
 #: px by which a character may be wider in the font of a reader than in that of the layout.
 WIDER = 1
+#: px from the end of an axis within which the labels of its ticks do not reach beyond it.
+FLUSH = 35
 #: px of a row.
 ROW = 20
 #: In the column `what`: a row of a roofline chart that is a curve.
 ROOF: Final = "roof"
 #: px beside the first and last point of a chart with labels, and beside those of other charts.
-LABEL_MARGIN, MARGIN = 60, 8
+LABEL_MARGIN, MARGIN = 70, 8
 #: CPUs are left out of a chart if they add more decades to an axis than this, and more than this
 #: factor.
 MOST_ADDED: Final = 0.5
@@ -301,6 +303,9 @@ class _ChartBuilder:
         found = {"x": x.channel(), "y": y.channel()}
         if self.label and x.log:
             found["x"]["scale"]["padding"] = LABEL_MARGIN
+        found["x"]["axis"]["labelFlush"] = (
+            FLUSH  # else across the ends of the next panel's axis
+        )
         return found
 
     def add(self, mark: Layer, encoding: Layer, transform: Sequence[Layer] = ()) -> None:

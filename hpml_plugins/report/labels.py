@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 #: Font size, and about the width of a character, px.
 SIZE: Final = 9
-LETTER: Final = 5.0
+LETTER: Final = 5.7
 #: Half the width of a marker, px.
 MARKER: Final = 4.0
 #: Of points with the same text, those closer than this many heights of it get one label.
