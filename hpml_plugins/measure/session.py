@@ -9,10 +9,10 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args
 
 from hpml_plugins import clocks
-from hpml_plugins.errors import Skipped
+from hpml_plugins.errors import DefinitionError, Skipped
 from hpml_plugins.measure.sampling import SamplingPlan, noise, remarks
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.checking import check_value
@@ -122,6 +122,15 @@ class Session:
         is not itself a metric, such as that of a candidate in a search: no warnings, and a
         throttled step is not measured in two regimes.
         """
+        from hpml_plugins.measure.gpu_timer import Cache, Launch
+
+        # on a CPU too, so that a plugin's author sees it before a GPU does
+        for what, given, known in (
+            ("cache", cache, get_args(Cache)),
+            ("launch", launch, get_args(Launch)),
+        ):
+            if given not in known:
+                raise DefinitionError(f"{what}={given!r}; use one of {', '.join(known)}")
         plan = (plan or self.plan).but(budget=budget)
         telemetry = None if quiet else self.telemetry
         kind, _, number = (device or self.device).partition(":")

@@ -165,6 +165,8 @@ DONE: list[tuple[Callable[[Bench], object], str]] = [
     (lambda b: Samples.of([1.0], "s").note(fast=True), "info 'fast' of Samples is a bool"),
     (lambda b: Samples.of([1.0], "s") + Samples.of([1.0], "B"), "cannot add s and B"),
     (lambda b: Samples.of([1.0], "s") + "1", "TypeError: "),
+    (lambda b: b.time(int, cache="warm"), "cache='warm'; use one of hot, cold, dirty"),
+    (lambda b: b.time(int, launch=1), "launch=1; use one of hidden, visible"),
     (lambda b: b.warn(5), "warn's text=5: expected `str`"),
     (lambda b: b.warn(None), "warn's text=None: expected `str`"),
     (lambda b: b.warn(b"x"), "warn's text=b'x': expected `str`"),
