@@ -18,10 +18,10 @@ from hpml_plugins.model.work import DeclaredWork
 
 if TYPE_CHECKING:
     from hpml_plugins.measure.alternating import Alternating
-    from hpml_plugins.measure.gpu_timer import Cache, Launch
     from hpml_plugins.measure.meter import Meter
     from hpml_plugins.measure.ranks.collective_timing import Over
     from hpml_plugins.measure.ranks.group import Backend, Launcher
+    from hpml_plugins.measure.sampling import Cache, Launch
     from hpml_plugins.model.program_output import ProgramOutput
     from hpml_plugins.published import GpuType
 

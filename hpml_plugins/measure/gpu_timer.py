@@ -11,16 +11,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from hpml_plugins import clocks
 from hpml_plugins.measure.cpu_timer import sample_wall_clock
 from hpml_plugins.measure.regimes import Regulator, measure_regimes
-from hpml_plugins.measure.sampling import OTHER_STREAMS, SamplingPlan, sample, warm_up
+from hpml_plugins.measure.sampling import (
+    OTHER_STREAMS,
+    Cache,
+    Launch,
+    SamplingPlan,
+    sample,
+    warm_up,
+)
 from hpml_plugins.model.samples import Samples
-
-Cache = Literal["hot", "cold", "dirty"]
-Launch = Literal["hidden", "visible"]
 
 #: A hot sample is a batch of at least this long, s: a thousand times the resolution of CUDA
 #: events (0.5 µs).

@@ -6,13 +6,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from hpml_plugins import clocks
 from hpml_plugins.errors import ResultError
 from hpml_plugins.model.formatting import half_width
 from hpml_plugins.model.samples import Samples
 
+#: What a GPU step finds in the L2 cache, and whether its launch is timed; see `Session.time`.
+Cache = Literal["hot", "cold", "dirty"]
+Launch = Literal["hidden", "visible"]
 #: A higher coefficient of variation adds a warning: pyperf's threshold for a stable benchmark.
 UNSTABLE_VARIATION = 0.10
 #: A higher share of far outliers adds a warning.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args
 
 from hpml_plugins import clocks
 from hpml_plugins.errors import DefinitionError, Skipped
-from hpml_plugins.measure.sampling import SamplingPlan, noise, remarks
+from hpml_plugins.measure.sampling import Cache, Launch, SamplingPlan, noise, remarks
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.checking import check_value
 from hpml_plugins.model.node import Node
@@ -22,7 +22,6 @@ from hpml_plugins.model.samples import Samples, as_number
 from hpml_plugins.model.work import DeclaredWork
 
 if TYPE_CHECKING:
-    from hpml_plugins.measure.gpu_timer import Cache, Launch
     from hpml_plugins.measure.telemetry import Telemetry
 
 T = TypeVar("T")
@@ -122,8 +121,6 @@ class Session:
         is not itself a metric, such as that of a candidate in a search: no warnings, and a
         throttled step is not measured in two regimes.
         """
-        from hpml_plugins.measure.gpu_timer import Cache, Launch
-
         # on a CPU too, so that a plugin's author sees it before a GPU does
         for what, given, known in (
             ("cache", cache, get_args(Cache)),

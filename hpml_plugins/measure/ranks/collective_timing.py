@@ -18,10 +18,10 @@ from hpml_plugins.measure.cpu_timer import (
     no_garbage_collection,
     sample_wall_clock,
 )
-from hpml_plugins.measure.gpu_timer import STREAM_CHECKS, Cache, GpuTimer, Launch
+from hpml_plugins.measure.gpu_timer import STREAM_CHECKS, GpuTimer
 from hpml_plugins.measure.ranks.group import Member
 from hpml_plugins.measure.regimes import Regulator
-from hpml_plugins.measure.sampling import OTHER_STREAMS, SamplingPlan
+from hpml_plugins.measure.sampling import OTHER_STREAMS, Cache, Launch, SamplingPlan
 from hpml_plugins.model.samples import Samples
 
 Over = Literal["mean", "max"]
