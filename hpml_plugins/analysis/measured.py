@@ -65,8 +65,8 @@ class Adjusted(NamedTuple):
 class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
     """One metric of one Record, or of several with equal code, and its spread.
 
-    value: the median; for several Records the mean over their cards.  low, high: the 95 % interval
-    of the run itself, or asv's; None without one.  count: the number of samples.  direction,
+    value: the metric's; for several Records the mean over their cards.  low, high: the 95 %
+    interval of the run itself, or asv's; None without one.  count: the number of samples.  direction,
     regime: of the metric.  physics: its class.  is_busy: whether it was timed on CPUs that other
     processes also used (`Record.is_busy`).  boosted: the same metric in the regime boost.  code:
     see `code_of`.  card: see `card_of`.  hardware: see `hardware_of`.  started: Unix time, s.

@@ -429,9 +429,6 @@ def main() -> NoReturn:
         if isinstance(status, str):
             warn(one_line(status))
             status = 2
-    except BrokenPipeError:
-        sys.stderr.close()  # `hpml list | head`: nobody reads the rest
-        sys.exit(0)
     except Exception as error:
         if debug:
             say(*"".join(traceback.format_exception(error)).splitlines(), error=True)

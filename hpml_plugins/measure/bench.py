@@ -217,8 +217,9 @@ class Bench(Session):
         """
         text = check_value(message, str, "check's message")
         if not ok:
-            self.failed_check = self.failed_check or CheckFailed(f"check failed: {text}")
-            raise CheckFailed(f"check failed: {text}")
+            error = CheckFailed(f"check failed: {text}")
+            self.failed_check = self.failed_check or error
+            raise error
         self.collected.checks.append(text)
 
     def series(

@@ -32,7 +32,7 @@ from hpml_plugins.model.checking import (
     Words,
 )
 from hpml_plugins.model.samples import as_number, mean_interval, median_interval
-from hpml_plugins.model.units import UNITS
+from hpml_plugins.model.units import UNITS, is_rate
 from hpml_plugins.model.work import DeclaredWork
 
 Status = Literal["ok", "failed", "skipped", "retracted"]
@@ -134,8 +134,7 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
 
     def _mean(self, samples: Sequence[float]) -> float:
         """The mean of samples that each count the same work: of rates the harmonic one."""
-        is_rate = self.unit == "Hz" or self.unit.endswith("/s")
-        if is_rate and min(samples) > 0:
+        if is_rate(self.unit) and min(samples) > 0:
             return statistics.harmonic_mean(samples)
         return statistics.fmean(samples)
 

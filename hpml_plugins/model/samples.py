@@ -19,7 +19,7 @@ Number = int | float
 Operation = Callable[[float, float], float]
 #: The autocorrelation of shorter series is not estimated: the result would be noise.
 FEWEST_TO_CORRELATE = 15
-#: Of so many values or fewer the range is the interval.
+#: The interval of a mean of at most this many values is their range.
 FEW = 5
 #: Of a 95 % interval.
 NORMAL_QUANTILE = statistics.NormalDist().inv_cdf(0.975)

@@ -75,6 +75,11 @@ def is_right_direction(symbol: str, direction: str | None) -> bool:
     return direction is None or not better or direction == better
 
 
+def is_rate(symbol: str) -> bool:
+    """Whether the unit is of something per second."""
+    return symbol == "Hz" or symbol.endswith("/s")
+
+
 def unit(symbol: str) -> Unit:
     """The unit with this symbol. Raises DefinitionError that lists the known ones."""
     try:

@@ -17,6 +17,7 @@ from hpml_plugins.analysis.sides import BOOST, MeasuredRun, PointSides
 from hpml_plugins.analysis.variance import half_width, student_quantile
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import Estimate
+from hpml_plugins.model.units import is_rate
 from hpml_plugins.report.site.matrix import TaskRow
 from hpml_plugins.report.site.tasks import OTHER_CODE
 
@@ -128,8 +129,7 @@ def ratios_per_joule(
 
 def _of_runs(row: TaskRow, runs: Iterable[MeasuredRun[Any]]) -> PerJoule | None:
     name, unit = row.metric.metric, row.metric.unit
-    is_rate = unit == "Hz" or unit.endswith("/s")
-    if not is_rate and unit != "J" and name != TIME:
+    if not is_rate(unit) and unit != "J" and name != TIME:
         return None
     by_card: dict[str, list[float]] = {}
     for run in runs:
@@ -149,4 +149,4 @@ def _of_runs(row: TaskRow, runs: Iterable[MeasuredRun[Any]]) -> PerJoule | None:
     if not by_card:
         return None
     cards = [statistics.fmean(levels) for levels in by_card.values()]
-    return PerJoule(unit if is_rate else "J", cards)
+    return PerJoule(unit if is_rate(unit) else "J", cards)
