@@ -66,19 +66,19 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
     """One metric of one Record, or of several with equal code, and its spread.
 
     value: the metric's; for several Records the mean over their cards.  low, high: the 95 %
-    interval of the run itself, or asv's; None without one.  count: the number of samples.  direction,
-    regime: of the metric.  physics: its class.  is_busy: whether it was timed on CPUs that other
-    processes also used (`Record.is_busy`).  boosted: the same metric in the regime boost.  code:
-    see `code_of`.  card: see `card_of`.  hardware: see `hardware_of`.  started: Unix time, s.
-    rounds: see `_variance_by_rounds`.  several_rounds: whether it is the median of several rounds.
-    timing: see `signature`; metrics with the same signature belong to one timing.  run: the
-    Record's.  spent: of an energy: see `_spent`; else 0.
-    reference: the natural logarithm of the time of the reference step of its class and visit,
-    negative for a rate; None without one.  adjusted: see `hpml_plugins.analysis.reference`.
-    levels: the result of each card, for several Records.  spread: see `fill_in_spreads`; None for
-    values that are not above 0.  unlike_runs: the number of runs left out of the mean because most
-    cards have another class.  scatter: for values not above 0, the variance of another run and its
-    degrees of freedom; None if no run was repeated.
+    interval of the run itself, or asv's; None without one.  count: the number of samples.
+    direction, regime: of the metric.  physics: its class.  is_busy: whether it was timed on CPUs
+    that other processes also used (`Record.is_busy`).  boosted: the same metric in the regime
+    boost.  code: see `code_of`.  card: see `card_of`.  hardware: see `hardware_of`.  started: Unix
+    time, s.  rounds: see `_variance_by_rounds`.  several_rounds: whether it is the median of
+    several rounds.  timing: see `signature`; metrics with the same signature belong to one timing.
+    run: the Record's.  spent: of an energy: see `_spent`; else 0.  reference: the natural logarithm
+    of the time of the reference step of its class and visit, negative for a rate; None without
+    one.  adjusted: see `hpml_plugins.analysis.reference`.  levels: the result of each card, for
+    several Records.  spread: see `fill_in_spreads`; None for values that are not above 0.
+    unlike_runs: the number of runs left out of the mean because most cards have another class.
+    scatter: for values not above 0, the variance of another run and its degrees of freedom; None if
+    no run was repeated.
     """
 
     value: float
