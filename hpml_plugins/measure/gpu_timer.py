@@ -9,9 +9,9 @@ launch was waited for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from hpml_plugins import clocks
 from hpml_plugins.measure.cpu_timer import sample_wall_clock
@@ -77,6 +77,14 @@ def time_on_gpu(
     return sample_wall_clock(
         run, plan, shortest=0.0, largest=1, least_warm_up=LEAST_WARM_UP, **info
     )
+
+
+class _Marks(NamedTuple):
+    """The events of a sample, and whether its launch was hidden."""
+
+    start: Any
+    end: Any
+    hidden: bool
 
 
 class GpuTimer:
@@ -242,7 +250,27 @@ class GpuTimer:
         launch was hidden."""
         if self._sleep:
             self.torch.cuda._sleep(int(self._sleep * self._cycles))
-        pairs = []
+        marks = self._submit(count)
+        return self._results(marks) if wait else []
+
+    def load(self, count: int) -> Iterator[list[tuple[float, bool]]]:
+        """Groups of samples under continuous load, without an end: each is enqueued while the one
+        before runs. Behind sleeps the card would rest for as long as launching takes, and have
+        power left for higher clocks than a loop of steps. Visible launches are part of what is
+        timed, so then the GPU waits."""
+        if not self._sleep:
+            while True:
+                yield self.enqueue(count)
+        self.torch.cuda._sleep(int(self._sleep * self._cycles))
+        running = self._submit(count)
+        while True:
+            following = self._submit(count)
+            yield self._results(running)
+            running = following
+
+    def _submit(self, count: int) -> list[_Marks]:
+        """Enqueue `count` samples."""
+        marks = []
         for _ in range(count):
             self.prepare()
             self._flush()
@@ -253,13 +281,15 @@ class GpuTimer:
             for _ in range(self.batch):
                 self.step()
             end.record()
-            pairs.append((start, end, not start.query()))
-        if not wait:
-            return []
-        pairs[-1][1].synchronize()
+            marks.append(_Marks(start, end, not start.query()))
+        return marks
+
+    def _results(self, marks: Sequence[_Marks]) -> list[tuple[float, bool]]:
+        """Wait for these samples: seconds of one step, and whether its launch was hidden."""
+        marks[-1].end.synchronize()
         return [
-            (float(start.elapsed_time(end)) * 1e-3 / self.batch, hidden)
-            for start, end, hidden in pairs
+            (float(mark.start.elapsed_time(mark.end)) * 1e-3 / self.batch, mark.hidden)
+            for mark in marks
         ]
 
     def _line_up(self) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -94,6 +94,9 @@ class _Enqueues(Protocol):
         """Enqueue `count` samples. Returns seconds of one step and whether its launch was
         hidden."""
 
+    def load(self, count: int) -> Iterator[list[tuple[float, bool]]]:
+        """Such groups of samples under continuous load, without an end."""
+
 
 class _LoadGroup(NamedTuple):
     """Samples that were enqueued together. end: s of the monotonic clock.  seconds: mean of one
@@ -139,12 +142,13 @@ def _sustain(timer: _Enqueues, regulator: Regulator) -> tuple[list[_LoadGroup], 
     count = max(1, round(GROUP / (seconds * timer.batch)))
     started = clocks.monotonic()
     groups: list[_LoadGroup] = []
-    while True:
-        groups.append(_group(timer.enqueue(count), regulator))
-        now = groups[-1].end
+    settled = False
+    for taken in timer.load(count):
+        groups.append(_group(taken, regulator))
         settled = is_settled(groups, started)
-        if settled or now - started > LONGEST_LOAD:
-            return [group for group in groups if group.end > now - PERIOD], settled
+        if settled or groups[-1].end - started > LONGEST_LOAD:
+            break
+    return [group for group in groups if group.end > groups[-1].end - PERIOD], settled
 
 
 def is_settled(groups: Sequence[_LoadGroup], started: float) -> bool:

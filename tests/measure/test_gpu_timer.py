@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -37,6 +39,25 @@ def test_samples_whose_launch_always_shows_are_given_and_said_to_be_visible() ->
     assert list(made.take()) == [9.0]
     assert made._sleep <= LONGEST_SLEEP
     assert made.launch.startswith("visible in part")
+
+
+def test_under_continuous_load_a_group_is_enqueued_while_the_one_before_runs() -> None:
+    made, did = timer([(1.0, True)]), []
+    made._cycles, groups = 1e9, itertools.count()
+    sleep = SimpleNamespace(_sleep=lambda cycles: did.append("sleep"))
+    made.torch = SimpleNamespace(cuda=sleep)
+
+    def submit(count: int) -> list[Any]:
+        did.append(f"submit {(number := next(groups))}")
+        return [number] * count
+
+    made._submit = submit  # type: ignore[method-assign]
+    made._results = lambda marks: did.append(f"wait {marks[0]}") or [(1.0, True)]  # type: ignore
+    load = made.load(3)
+    assert [next(load) for _ in range(2)] == 2 * [[(1.0, True)]]
+    assert did == ["sleep", "submit 0", "submit 1", "wait 0", "submit 2", "wait 1"]
+    made._sleep = 0.0  # visible launches are timed: one group after the other
+    assert next(made.load(3)) == [(1.0, True)] and len(did) == 6
 
 
 def test_a_hiccup_of_the_host_is_not_taken_for_work_on_another_stream() -> None:

@@ -4,6 +4,7 @@ one."""
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -56,6 +57,10 @@ class Card:
             taken.append((seconds, True))
         self.bursts.append(self.loaded)
         return taken
+
+    def load(self, count: int) -> Iterator[list[tuple[float, bool]]]:
+        while True:
+            yield self.enqueue(count)
 
     def round(self) -> float:
         return self.enqueue(1)[0][0]

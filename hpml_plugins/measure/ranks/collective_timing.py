@@ -153,6 +153,10 @@ class _CollectiveGpuTimer(GpuTimer):
         order = [1.0, float(self.batch), self._sleep, float(count), float(wait)]
         return self.carry_out(self._rank.share_numbers(order))
 
+    def load(self, count: int) -> Iterator[list[tuple[float, bool]]]:
+        while True:  # an order is carried out before the next
+            yield self.enqueue(count)
+
     def _line_up(self) -> None:
         self.torch.distributed.all_reduce(self._signal)
 
