@@ -372,7 +372,7 @@ def _spent(metric: MetricSamples) -> float:
 
 
 def code_of(record: Record) -> str:
-    """Equal for repetitions: the same code of the plugin, software stack and problem.
+    """Equal for repetitions: the same code of the plugin, software stack, problem and load.
 
     For a package of another repository, also the same state of that package. See
     `different_problems`.
@@ -384,7 +384,10 @@ def code_of(record: Record) -> str:
         for name, each in metrics.items()
         if each.direction is None and physics_of(record, name) is Physics.COUNTED
     ]
-    return f"{measuring_code(record)} {source.get('package', '')} {record.environment} {problem}"
+    # where continuous load gives another number than earlier Records have (`measure.regimes`)
+    load = {each.info["load"] for each in metrics.values() if "load" in each.info}
+    code = f"{measuring_code(record)} {source.get('package', '')} {record.environment} {problem}"
+    return f"{code} {min(load)}" if load else code
 
 
 def card_of(record: Record) -> str:

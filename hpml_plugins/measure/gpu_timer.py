@@ -117,6 +117,7 @@ class GpuTimer:
             (lambda: None) if cache == "hot" else self._make_flush()
         )
         self._cycles = 0.0
+        self._ahead: list[_Marks] = []
 
     def first_call(self) -> None:
         """Run the first call, which compiles, loads and allocates."""
@@ -253,6 +254,11 @@ class GpuTimer:
         marks = self._submit(count)
         return self._results(marks) if wait else []
 
+    @property
+    def rest(self) -> float:
+        """s for which the card would rest before each group if it were not loaded continuously."""
+        return self._sleep
+
     def load(self, count: int) -> Iterator[list[tuple[float, bool]]]:
         """Groups of samples under continuous load, without an end: each is enqueued while the one
         before runs. Behind sleeps the card would rest for as long as launching takes, and have
@@ -261,12 +267,18 @@ class GpuTimer:
         if not self._sleep:
             while True:
                 yield self.enqueue(count)
-        self.torch.cuda._sleep(int(self._sleep * self._cycles))
-        running = self._submit(count)
+        self.enqueue_ahead(count, self._sleep)
         while True:
-            following = self._submit(count)
-            yield self._results(running)
-            running = following
+            yield self.enqueue_ahead(count, 0.0)
+
+    def enqueue_ahead(self, count: int, sleep: float) -> list[tuple[float, bool]]:
+        """Enqueue `count` samples. Returns the ones enqueued before by this method; none behind a
+        sleep, s, which begins a load."""
+        if sleep:
+            self._ahead = []
+            self.torch.cuda._sleep(int(sleep * self._cycles))
+        before, self._ahead = self._ahead, self._submit(count)
+        return self._results(before) if before else []
 
     def _submit(self, count: int) -> list[_Marks]:
         """Enqueue `count` samples."""

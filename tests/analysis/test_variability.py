@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 from records import a_record
 
-from hpml_plugins.analysis.measured import EXACT, MeasuredValue, Values, card_of
+from hpml_plugins.analysis.measured import EXACT, MeasuredValue, Values, card_of, code_of
 from hpml_plugins.analysis.physics import Physics, physics_of
 from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.analysis.verdicts import (
@@ -270,6 +270,16 @@ def test_values_of_different_problems_are_no_repetitions() -> None:
         assert shown.high is not None
         half_widths.append(shown.high / shown.value - 1)
     assert half_widths[1] < 2 * half_widths[0] < 0.1
+
+
+def test_values_under_another_load_are_no_repetitions() -> None:
+    time = MetricSamples("s", "lower", (0.1,), info={"regime": "sustained"})
+    rested, loaded = (
+        a_record(metrics={"time": replace(time, info=time.info | more)})
+        for more in ({}, {"load": "continuous"})
+    )
+    assert code_of(rested) == code_of(replace(rested, run="another"))
+    assert code_of(rested) != code_of(loaded)
 
 
 def test_a_direction_that_became_none_counts_as_none() -> None:

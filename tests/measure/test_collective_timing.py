@@ -75,3 +75,22 @@ def test_others_take_batch_and_sleep_from_the_order(own_answers: None) -> None:
     made = timer("mean", [2.0, 1.0], [])
     made.carry_out([1.0, 50.0, 0.02, 1.0, 1.0])
     assert (made.batch, made._sleep) == (50, 0.02)
+
+
+def test_under_continuous_load_all_ranks_enqueue_a_group_while_the_one_before_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[list[float]] = []
+    made = timer("mean", [4.0, 1.0], told)
+    did: list[Any] = []
+    made._cycles, made._ahead = 1e9, []
+    made.torch = SimpleNamespace(
+        cuda=SimpleNamespace(_sleep=lambda cycles: did.append("sleep"))
+    )
+    made._submit = lambda count: did.append("submit") or [count]  # type: ignore
+    made._results = lambda marks: did.append("wait") or [(2.0, True)]  # type: ignore
+    load = made.load(1)
+    assert [next(load) for _ in range(2)] == 2 * [[(3.0, True)]]
+    assert did == ["sleep", "submit", "submit", "wait", "submit", "wait"]
+    assert told == [[2.0, 8.0, sleep, 1.0, 1.0] for sleep in (1e-4, 0.0, 0.0)]
+    assert made._sleep == 1e-4

@@ -43,7 +43,7 @@ def test_samples_whose_launch_always_shows_are_given_and_said_to_be_visible() ->
 
 def test_under_continuous_load_a_group_is_enqueued_while_the_one_before_runs() -> None:
     made, did = timer([(1.0, True)]), []
-    made._cycles, groups = 1e9, itertools.count()
+    made._cycles, made._ahead, groups = 1e9, [], itertools.count()
     sleep = SimpleNamespace(_sleep=lambda cycles: did.append("sleep"))
     made.torch = SimpleNamespace(cuda=sleep)
 

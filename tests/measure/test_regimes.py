@@ -33,6 +33,7 @@ class Card:
     """
 
     batch = 1
+    rest = 0.0
 
     def __init__(
         self, settled: float = 1.4e9, drift: float = 0.0, step: float = STEP
@@ -130,6 +131,23 @@ def test_a_step_within_which_the_regulator_acts_has_no_boost(measured: Any) -> N
     assert samples.boost == ()
     assert "boost_clock" not in samples.info
     assert samples.info["regime"] == "sustained"
+
+
+@pytest.mark.parametrize(
+    ("rest", "step", "told"),
+    [
+        (4e-4, STEP, None),
+        (6e-4, STEP, "continuous"),
+        (9e-4, 0.1, None),
+        (2e-3, 0.1, "continuous"),
+    ],
+)
+def test_it_is_told_where_resting_between_groups_would_change_the_number(
+    rest: float, step: float, told: str | None, measured: Any
+) -> None:
+    card = Card(step=step)
+    card.rest = rest
+    assert measured(card).info.get("load") == told
 
 
 def group(end: float, seconds: float, power: float = 690.0) -> _LoadGroup:

@@ -24,10 +24,11 @@ from hpml_plugins.errors import CheckFailed
 from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.node.detect import detect_node
 from hpml_plugins.plugins.language_models import (
+    cublaslt,
     decoding,
     fused,
     fused_decoding,
-    gelu,
+    fused_layers,
     gpt,
     inference,
     llama,
@@ -597,7 +598,7 @@ def test_the_chunked_loss_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     targets = torch.randint(50, (32,))
     pairs = []
     for loss_of in (
-        gpt.ChunkedLoss.apply,
+        lambda *given: gpt.ChunkedLoss.apply(*given, gpt.exponentials),
         lambda x, weight, targets: torch.nn.functional.cross_entropy(x @ weight.T, targets),
     ):
         leaves = [each.clone().requires_grad_() for each in (x, weight)]
@@ -668,7 +669,7 @@ def test_training_is_measured_on_the_cpu(checkpointing: bool, node: Node) -> Non
     assert "the first loss is not that of a float32 model" in record.checks
 
 
-# GELU inside the products
+# Fewer passes over memory
 
 
 def test_a_fused_layer_is_the_layer_with_its_gradients() -> None:
@@ -676,7 +677,7 @@ def test_a_fused_layer_is_the_layer_with_its_gradients() -> None:
     layer = gpt.Layer(GPT["tiny"]).double()
     x = torch.randn(2, 8, 64, dtype=torch.double)
     found = []
-    for module in (layer, gelu.FusedLayer(layer)):
+    for module in (layer, fused_layers.FusedLayer(layer)):
         leaf = x.clone().requires_grad_()
         result = module(leaf)
         result.square().sum().backward()
@@ -701,7 +702,7 @@ def test_a_fused_model_is_one_graph_and_learns_as_the_other(fresh_compiler: None
             gpt.Gpt(GPT["tiny"], checkpointing=False, dtype=torch.bfloat16)
         )
         if fuse:
-            gelu.fuse(trainer.model)
+            fused_layers.fuse(trainer.model)
             counters.clear()
             trainer.compile_whole("aot_eager")
         found.append([])
@@ -733,7 +734,9 @@ def test_a_wrong_derivative_of_gelu_fails(
     bench = Bench(node, {}, plan=SHORT)
     fused.check_gradients(bench, job)
     monkeypatch.setattr(
-        gelu, "gradient_before_gelu", lambda gradient, weight, _: gradient @ weight
+        fused_layers,
+        "gradient_before_gelu",
+        lambda gradient, weight, _: gradient @ weight.t(),
     )
     with pytest.raises(CheckFailed, match=r"the fused products change a gradient by [1-9]"):
         fused.check_gradients(bench, job)
@@ -746,9 +749,9 @@ def test_cublaslt_multiplies_bfloat16_by_rows_alone() -> None:
     )
     message = "must be bfloat16, by rows"
     with pytest.raises(ValueError, match=message):
-        gelu._multiply("GELU_AUX", x.float(), weight, out, before)
+        cublaslt.multiply("GELU_AUX", x.float(), weight, out, before)
     with pytest.raises(ValueError, match=message):
-        gelu._multiply("GELU_AUX", x, weight.t(), out, before)
+        cublaslt.multiply("GELU_AUX", x, weight.t(), out, before)
 
 
 @needs_gpu
@@ -758,13 +761,75 @@ def test_products_with_gelu_on_a_gpu_are_those_of_the_cpu() -> None:
         torch.randn(size, generator=generator).bfloat16()
         for size in ((256, 64), (128, 64), (64, 128), (256, 64))
     )
-    after, before = gelu.product_gelu(x, up)
-    wanted = after, before, gelu.gradient_before_gelu(gradient, down, before)
+    after, before = fused_layers.product_gelu(x, up)
+    wanted = (
+        after,
+        before,
+        fused_layers.gradient_before_gelu(gradient, down.t().contiguous(), before),
+    )
     on_gpu = [each.cuda() for each in (x, up, down, gradient)]
-    after, before = gelu.product_gelu(*on_gpu[:2])
-    found = after, before, gelu.gradient_before_gelu(on_gpu[3], on_gpu[2], before)
+    after, before = fused_layers.product_gelu(*on_gpu[:2])
+    found = (
+        after,
+        before,
+        fused_layers.gradient_before_gelu(on_gpu[3], on_gpu[2].t().contiguous(), before),
+    )
     for one, other in zip(found, wanted, strict=True):
         assert inference.relative_error(one.cpu(), other) < 1e-2
+
+
+def test_the_kernel_of_the_loss_gives_exponentials_and_their_sums() -> None:
+    assert interpreted("loss_kernel_numbers.py") == ["136 520 72", "256 256 64"]
+
+
+def test_the_kernel_of_the_loss_takes_bfloat16_alone() -> None:
+    loss_kernel = pytest.importorskip("hpml_plugins.plugins.language_models.loss_kernel")
+    x, weight = torch.zeros(8, 16), torch.zeros(32, 16)
+    with pytest.raises(ValueError, match="must be bfloat16, by rows"):
+        loss_kernel.exponentials(x, weight, torch.zeros(8, dtype=torch.long))
+
+
+@needs_gpu
+def test_the_fused_loss_on_a_gpu_is_that_of_the_cpu() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, weight = (
+        torch.randn(size, generator=generator).bfloat16() / 4
+        for size in ((512, 128), (1016, 128))
+    )
+    targets = torch.randint(1016, (512,), generator=generator)
+    pairs = []
+    for device, exponentials in (
+        ("cpu", gpt.exponentials),
+        ("cuda", fused_layers.exponentials),
+    ):
+        leaves = [each.to(device).requires_grad_() for each in (x, weight)]
+        loss = gpt.ChunkedLoss.apply(*leaves, targets.to(device), exponentials)
+        loss.backward()
+        pairs.append((loss.detach().cpu(), *(leaf.grad.cpu() for leaf in leaves)))
+    for found, wanted in zip(*pairs, strict=True):
+        assert inference.relative_error(found, wanted) < 1e-2
+
+
+def test_a_loss_of_certain_targets_has_no_gradient_by_rounding() -> None:
+    x = torch.eye(8).bfloat16() * 30
+    pairs = []
+    for dtype in (torch.bfloat16, torch.double):
+        leaf = x.detach().to(dtype).clone().requires_grad_()
+        gpt.ChunkedLoss.apply(
+            leaf, torch.eye(8, dtype=dtype), torch.arange(8), gpt.exponentials
+        ).backward()
+        pairs.append(leaf.grad)
+    found, wanted = pairs
+    assert 0 < wanted.abs().max() < 1e-10
+    assert inference.relative_error(found, wanted) < 1e-2
+
+
+def test_logits_that_are_too_large_make_the_loss_infinite() -> None:
+    x = torch.tensor([[100.0]])
+    loss = gpt.ChunkedLoss.apply(
+        x, torch.ones(8, 1), torch.zeros(1).long(), gpt.exponentials
+    )
+    assert not torch.isfinite(loss)
 
 
 # Several ranks

@@ -35,6 +35,8 @@ _COMBINE: dict[Over, Callable[[list[float]], float]] = {
     "max": max,
 }
 _STOP = [0.0] * 5
+#: The first number of an order: enqueue samples, or do so while those before run.
+ENQUEUE, AHEAD = 1.0, 2.0
 
 
 def time_collective(
@@ -99,7 +101,7 @@ def _by_wall_clock(
         return _COMBINE[over]([numbers[0] for numbers in rank.gather_numbers([seconds])])
 
     def run(batch: int) -> float:
-        return carry_out(rank.share_numbers([1.0, float(batch), 0.0, 0.0, 0.0]))
+        return carry_out(rank.share_numbers([ENQUEUE, float(batch), 0.0, 0.0, 0.0]))
 
     step()  # first call: lazy imports, connections, first touch
     with no_garbage_collection():
@@ -135,10 +137,14 @@ class _CollectiveGpuTimer(GpuTimer):
     def carry_out(self, order: list[float]) -> list[tuple[float, bool]]:
         """Carry out an order of rank 0. Returns the samples, each over all ranks, and whether its
         launch was hidden on all."""
-        _, batch, self._sleep, count, wait = order
+        way, batch, sleep, count, wait = order
         self.batch = int(batch)
-        taken = super().enqueue(int(count), wait=bool(wait))
-        if not wait:
+        if way == AHEAD:
+            taken = super().enqueue_ahead(int(count), sleep)
+        else:
+            self._sleep = sleep
+            taken = super().enqueue(int(count), wait=bool(wait))
+        if not taken:
             return []
         flat = [float(number) for number in itertools.chain.from_iterable(taken)]
         of_ranks = map(_pairs, self._rank.gather_numbers(flat))
@@ -150,12 +156,12 @@ class _CollectiveGpuTimer(GpuTimer):
         return self._combine(list(seconds)), all(hidden)
 
     def enqueue(self, count: int, *, wait: bool = True) -> list[tuple[float, bool]]:
-        order = [1.0, float(self.batch), self._sleep, float(count), float(wait)]
+        order = [ENQUEUE, float(self.batch), self._sleep, float(count), float(wait)]
         return self.carry_out(self._rank.share_numbers(order))
 
-    def load(self, count: int) -> Iterator[list[tuple[float, bool]]]:
-        while True:  # an order is carried out before the next
-            yield self.enqueue(count)
+    def enqueue_ahead(self, count: int, sleep: float) -> list[tuple[float, bool]]:
+        order = [AHEAD, float(self.batch), sleep, float(count), 1.0]
+        return self.carry_out(self._rank.share_numbers(order))
 
     def _line_up(self) -> None:
         self.torch.distributed.all_reduce(self._signal)

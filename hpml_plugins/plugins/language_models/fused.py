@@ -1,5 +1,5 @@
-"""The benchmark `lm_training_fused`: a training step with GELU inside the products of its
-feed-forward blocks, beside the step of `lm_training`."""
+"""The benchmark `lm_training_fused`: a training step with fewer passes over memory, beside the step
+of `lm_training`."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ class Prepared:
 def measure(
     bench: Bench, *, model: str, batch: int, length: int, checkpointing: bool
 ) -> Mapping[str, Any]:
-    """Time the training step of `lm_training` with GELU inside the products of the feed-forward
-    blocks, forward and backward: cuBLASLt's, through nvmath-python, as torch has none.
+    """Time the training step of `lm_training` with fewer passes over its largest values: products
+    apply GELU and its derivative, add to the residual stream (cuBLASLt's, through nvmath-python, as
+    torch has none) and give the loss its exponentials (a Triton kernel).
 
     `speedup`: the time of the step of `lm_training` over that of this one, timed in turn in one
     process. The other metrics are as there.
@@ -95,11 +96,11 @@ def check_gradients(bench: Bench, job: Job) -> None:
 
 def built(bench: Bench, job: Job, *, fused: bool) -> Gpt:
     """The model, from the same weights in both cases."""
-    from hpml_plugins.plugins.language_models import gelu, gpt
+    from hpml_plugins.plugins.language_models import fused_layers, gpt
 
     model = gpt.made(job.shape, job.checkpointing, bench.device, bench.seed)
     if fused:
-        gelu.fuse(model)
+        fused_layers.fuse(model)
     return model
 
 
@@ -131,7 +132,7 @@ TRAINING_FUSED = replace(
     grid={"model": ("gpt2-124m",), "batch": (64,), "length": (1024,), "checkpointing": (False,)},
     requires=replace(TRAINING.requires, modules=("torch", "triton", "nvmath")),
     description=(
-        "One training step of a GPT-shaped decoder with GELU inside cuBLASLt's products, beside the"
+        "One training step of a GPT-shaped decoder with fewer passes over memory, beside the"
         " step without, on one GPU."
     ),
 )

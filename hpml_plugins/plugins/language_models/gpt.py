@@ -20,40 +20,62 @@ from hpml_plugins.plugins.language_models.shapes import Shape
 DEVIATION = 0.02
 #: As for GPT-3 with 125 M parameters: Brown et al., arXiv 2005.14165, table 2.1 and appendix B.
 LEARNING_RATE, BETAS, WEIGHT_DECAY = 6e-4, (0.9, 0.95), 0.1
-#: Tokens whose logits exist at a time.
+#: Tokens whose exponentials exist at a time.
 CHUNK = 16384
 #: Sequences of the float32 reference at a time.
 FEW = 4
 
 
+def exponentials(x: Any, weight: Any, targets: Any) -> tuple[Any, Any]:
+    """exp(x Wᵀ), of x's dtype, with 0 for each row's target, (tokens, vocabulary), and its sums in
+    float32, (tokens, 1)."""
+    found = (x @ weight.t()).float().exp()
+    column = torch.arange(len(weight), device=x.device)
+    found = found.masked_fill(column == targets[:, None], 0.0)
+    return found.to(x.dtype), found.sum(1, keepdim=True)
+
+
 class ChunkedLoss(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped to mypy here
-    """Mean cross-entropy of x Wᵀ, whose logits exist for CHUNK tokens at a time. The forward pass
-    computes the gradients, as it has the logits; backward scales them."""
+    """Mean cross-entropy of x Wᵀ, whose exponentials exist for CHUNK tokens at a time. The forward
+    pass computes the gradients, as it has the exponentials; backward scales them.
+
+    The sums that turn exponentials into probabilities multiply the products' smaller factor or
+    result, so that the largest matrix is written once. Of a target's probability the gradient has
+    p − 1, computed exactly. Logits above 88, whose exponentials are infinite, make the loss
+    infinite.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Any, weight: Any, targets: Any) -> Any:
-        """x: (tokens, width).  weight: (vocabulary, width), of x's dtype.  targets: (tokens,)."""
+    def forward(ctx: Any, x: Any, weight: Any, targets: Any, exponentials: Any) -> Any:
+        """x: (tokens, width).  weight: (vocabulary, width), of x's dtype.  targets: (tokens,).
+        exponentials: as the function of this name."""
         total = torch.zeros((), device=x.device)
-        of_x, of_weight = [], torch.zeros(weight.shape, device=x.device)
+        of_x, of_targets, of_weight = [], [], torch.zeros(weight.shape, device=x.device)
         for rows, wanted in zip(x.split(CHUNK), targets.split(CHUNK), strict=True):
-            logits = (rows @ weight.t()).float()
-            most = logits.amax(1, keepdim=True)  # inductor finds it and the sum in one pass
-            log_sum = most + (logits - most).exp().sum(1, keepdim=True).log()
-            right = logits.gather(1, wanted[:, None])
-            total = total + (log_sum - right).sum()
-            of_right = ((right - log_sum).exp() - 1) / len(x)
-            change = ((logits - log_sum).exp() / len(x)).to(x.dtype)
-            change = change.scatter(1, wanted[:, None], of_right.to(x.dtype))
-            of_x.append(change @ weight)
-            of_weight = of_weight + (change.t() @ rows).float()
+            right = weight[wanted]
+            logit = (rows.float() * right.float()).sum(1, keepdim=True)
+            others, sums = exponentials(rows, weight, wanted)
+            whole = sums + logit.exp()
+            total = total + (whole.log() - logit).sum()
+            of_target = -sums / whole / len(x)
+            of_targets.append(of_target)
+            share = 1 / (whole * len(x))
+            of_x.append(((others @ weight) * share + right * of_target).to(x.dtype))
+            of_weight = of_weight + (others.t() @ (rows * share).to(x.dtype)).float()
+        of_weight = of_weight.index_add(0, targets, x.float() * torch.cat(of_targets))
         ctx.save_for_backward(torch.cat(of_x), of_weight.to(weight.dtype))
         return total / len(x)
 
     @staticmethod
-    def backward(ctx: Any, scale: Any) -> tuple[Any, Any, None]:
+    def backward(ctx: Any, scale: Any) -> tuple[Any, Any, None, None]:
         """The gradients of x and the weight."""
         of_x, of_weight = ctx.saved_tensors
-        return of_x * scale.to(of_x.dtype), of_weight * scale.to(of_weight.dtype), None
+        return (
+            of_x * scale.to(of_x.dtype),
+            of_weight * scale.to(of_weight.dtype),
+            None,
+            None,
+        )
 
 
 class Layer(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
@@ -117,6 +139,7 @@ class Gpt(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     def __init__(self, shape: Shape, *, checkpointing: bool, dtype: Any) -> None:
         super().__init__()
         self.checkpointing, self.dtype = checkpointing, dtype
+        self.exponentials = exponentials
         self.embedding = nn.Embedding(shape.vocabulary, shape.hidden)
         self.positions = nn.Embedding(shape.positions, shape.hidden)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
@@ -148,9 +171,12 @@ class Gpt(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     def forward(self, tokens: Any, targets: Any) -> Any:
         """The mean loss of all tokens.  tokens, targets: (batch, length)."""
         with self.precision(), sdpa_kernel(BACKENDS, set_priority=True):
-            x = self.hidden(tokens).flatten(0, 1)
-            weight = self.embedding.weight.to(self.dtype)
-            return ChunkedLoss.apply(x, weight, targets.flatten())
+            return self.loss(self.hidden(tokens), targets)
+
+    def loss(self, x: Any, targets: Any) -> Any:
+        """The mean loss from the input of the head."""
+        weight = self.embedding.weight.to(self.dtype)
+        return ChunkedLoss.apply(x.flatten(0, 1), weight, targets.flatten(), self.exponentials)
 
     def precision(self) -> AbstractContextManager[Any]:
         """Products in `dtype`."""

@@ -102,9 +102,7 @@ def of_training(trainer: gpt.Trainer, text: tuple[Any, Any], fix: Compile) -> li
         return found.to(model.dtype)
 
     def finish(x: Any) -> Any:
-        normalised = model.norm(x).to(model.dtype).flatten(0, 1)
-        weight = model.embedding.weight.to(model.dtype)
-        return gpt.ChunkedLoss.apply(normalised, weight, targets.flatten())
+        return model.loss(model.norm(x).to(model.dtype), targets)
 
     with torch.no_grad(), context(model):
         x = start(tokens)
