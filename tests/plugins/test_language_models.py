@@ -802,7 +802,7 @@ def test_the_fused_loss_on_a_gpu_is_that_of_the_cpu() -> None:
         ("cpu", gpt.exponentials),
         ("cuda", fused_layers.exponentials),
     ):
-        leaves = [each.to(device).requires_grad_() for each in (x, weight)]
+        leaves = [each.clone().to(device).requires_grad_() for each in (x, weight)]
         loss = gpt.ChunkedLoss.apply(*leaves, targets.to(device), exponentials)
         loss.backward()
         pairs.append((loss.detach().cpu(), *(leaf.grad.cpu() for leaf in leaves)))
