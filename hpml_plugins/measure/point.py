@@ -253,7 +253,9 @@ def _measure_here(
     except Skipped as skipped:
         status = "skipped"
         reason = skipped.what
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if isinstance(error, SystemExit) and isinstance(error.code, int | None):
+            raise  # the status of the process tells all; of sys.exit("text") it does not
         failure = error.failure if isinstance(error, HpmlError) else Failure.ERROR
         reason = describe_failure(error, benchmark.measure)
     end_compilers()

@@ -168,7 +168,11 @@ def returns_bytes(bench: Bench) -> dict[str, Any]:
             f'ValueError: no such thing ({line_of(raises)}: raise ValueError("no\\nsuch thing"))',
         ),
         (exits, Failure.EXIT, "ended with exit status 3 before it reported"),
-        (exits_politely, Failure.EXIT, "ended with exit status 1 before it reported"),
+        (
+            exits_politely,
+            Failure.ERROR,
+            f'exited: enough ({line_of(exits_politely)}: sys.exit("enough"))',
+        ),
         (
             kills_itself,
             Failure.SIGNAL,

@@ -45,9 +45,11 @@ def write_compare_page(
     shifts: Mapping[str, Sequence[Shift]],
     judged: Sequence[Judged],
     gaps: Sequence[Gaps],
+    problems: Sequence[str],
     folder: SiteFolder,
 ) -> None:
-    """Write the page and the data of its script.  rows: see `find_rows`.  points: all of them."""
+    """Write the page and the data of its script.  rows: see `find_rows`.  points: all of them.
+    problems: why something is missing from the site."""
     columns = _columns(rows, matrix)
     numbers = [column.number for column in columns]
     rows = within(rows, numbers)
@@ -120,6 +122,7 @@ def write_compare_page(
         machines=len(history.machines),
         currency=matrix.currency,
         outside=history.left_out_of_first,
+        problems=problems,
     )
 
 

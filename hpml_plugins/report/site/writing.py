@@ -153,15 +153,16 @@ def _write(
     finish_asv_page(folder.html_dir, declarations)  # asv's index.html is renamed here
     judged = changes.count_judged(history, series)
     points = [row for workload in workloads for row in workload.rows]
-    write_compare_page(history, matrix, rows, points, shifts, judged, gaps, folder)
+    problems += [*faults, *(host.offers.problems if host else ())]
+    told = list(map(hide_homes, problems))
+    write_compare_page(history, matrix, rows, points, shifts, judged, gaps, told, folder)
     write_summary(history, folder, judged)
     of_workloads = [each.address for each in workloads]
-    problems += [*faults, *(host.offers.problems if host else ())]
     write_manifest(
         folder.html_dir,
         [*EXPECTED, *of_workloads, *site.written],
         declarations.keys(),
-        problems=list(map(hide_homes, problems)),
+        problems=told,
         made=site.made,
         lasts=not (faults or (host and host.broken)),
     )

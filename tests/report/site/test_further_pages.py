@@ -3,6 +3,8 @@ its own when it raises."""
 
 from __future__ import annotations
 
+import html
+
 import pytest
 from browsing import read_data
 from site_history import H200, TIME, Project, around
@@ -122,6 +124,9 @@ def test_pages_of_plugins_stand_in_the_navigation_and_one_that_raises_costs_itse
         in said
     )
     assert "ValueError: no such thing" in (project.html / "broken.html").read_text()
+    first = html.unescape((project.html / "index.html").read_text())
+    assert '<a href="#problems">5 problems</a> while this site was made' in first
+    assert "hpml_pages of plugin 'raising': ZeroDivisionError" in first
     added = (project.html / "added.html").read_text()
     assert "<h1>&lt;b&gt;hpml-plugins</h1>" in added
     assert '<a href="added.html" aria-current="page">Added</a>' in added
@@ -145,3 +150,16 @@ def test_a_plugin_replaces_no_page_of_the_site(project: Project) -> None:
     said = project.publish()
     assert "page index.html of a plugin: the site has one of that name; rename it" in said
     assert "&lt;b&gt;" not in (project.html / "index.html").read_text()
+
+
+def test_a_plugin_that_cannot_be_loaded_is_named_on_the_first_page(
+    project: Project,
+) -> None:
+    (project.folder / "registry.yaml").write_text(
+        "version: 1\nplugins:\n  - {name: absent, path: absent.py}\n"
+    )
+    (project.folder / "absent.py").write_text("import nowhere")
+    project.publish()
+    first = html.unescape((project.html / "index.html").read_text())
+    assert '<a href="#problems">1 problem</a> while this site was made' in first
+    assert "plugin 'absent' cannot be loaded: ModuleNotFoundError" in first
