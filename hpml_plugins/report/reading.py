@@ -208,8 +208,9 @@ def encode_for_digest(value: object) -> bytes:
 class TrackedBenchmark:
     """A benchmark, of a plugin or of a plain asv project, with its points and their outcomes.
 
-    name: asv's for a plain asv project.  plugin: empty for a plain asv project.  version: Records
-    of other versions do not count.  first_metric: the first of its metrics, as named in Records.
+    name: asv's for a plain asv project.  plugin: empty for a plain asv project.  file: its absolute
+    path in the registry, as `hpml preview` writes it; else empty.  version: Records of other
+    versions do not count.  first_metric: the first of its metrics, as named in Records.
     needs_gpu: also true if unknown.  terms: see `Benchmark.terms`.  parameters: as declared.
     points: label (as `format_point` writes it), unique to a point → parameter → Python's repr, as
     asv writes it; first the declared points, in asv's order, then others that have Records.
@@ -230,6 +231,7 @@ class TrackedBenchmark:
     points: dict[str, Texts] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
     current: dict[tuple[str, str], tuple[Outcome, Record]] = field(default_factory=dict)
+    file: str = ""
     _digests: dict[tuple[str, str], bytes] = field(default_factory=dict, repr=False)
 
     def in_order(self, record: Record) -> Record:
@@ -531,6 +533,8 @@ def _tracked_metrics(
             benchmarks[title] = TrackedBenchmark(
                 title, entry.plugin, heading, entry.version, Index(order), metric, *more
             )
+            if known and Path(known.plugin.path or "").is_absolute():
+                benchmarks[title].file = str(known.plugin.path)
             benchmarks[title].parameters = entry.param_names
             benchmarks[title].points.update(points)
             benchmarks[title].declared.update(points)

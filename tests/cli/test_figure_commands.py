@@ -107,6 +107,11 @@ def test_a_file_s_site_is_there_before_any_project(hpml: Hpml, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert "Time against size" in (tmp_path / "site" / "plugin-alone.html").read_text()
     assert "2 commits" in (tmp_path / "site" / "index.html").read_text()  # one for each run
+    pages = [page.read_text() for page in (tmp_path / "site").rglob("*.html")]
+    commands = re.findall(r'<p class="command"><code>(.*?)</code>', "".join(pages))
+    assert commands
+    for command in commands:  # no project has these commits
+        assert command.startswith(f"hpml run {tmp_path / 'alone.py'}"), command
     assert hpml("preview", "alone.py", "--to", "site").returncode == 0  # it replaces a site
     (tmp_path / "empty.jsonl").touch()
     empty = hpml("preview", "alone.py", "--results", "empty.jsonl", "--to", "site")

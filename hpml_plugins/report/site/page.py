@@ -254,7 +254,7 @@ def run_command(benchmark: TrackedBenchmark, point: str) -> str:
         for name, text in benchmark.points[point].items()
     ]
     options = [word for choice in choices for word in ("-p", choice)]
-    return shlex.join(["hpml", "run", benchmark.name, *options])
+    return shlex.join(["hpml", "run", benchmark.file or benchmark.name, *options])
 
 
 def _quoted(text: str) -> str:

@@ -379,7 +379,8 @@ class PointDetails:
 
     def _commands(self) -> list[tuple[str, str]]:
         """(what it measures, command): with `hpml run` the current benchmark, with asv the one at
-        the newest commit. Points that are no longer declared are only measured with asv."""
+        the newest commit of the repository, if there is one. Points that are no longer declared
+        are only measured with asv."""
         benchmark = self.metric.benchmark
         label = self.row.point
         commands = []
@@ -394,7 +395,7 @@ class PointDetails:
                 if self.metric.metric in each.readings and each.commit
             )
             measured += itertools.islice(has_commit, 1)
-        if measured:
+        if measured and any(self.history.order.lines.values()):
             newest = max(measured, key=benchmark.index.rank)
             pattern = f"^{re.escape(f'{benchmark.name}.' if benchmark.plugin else benchmark.name)}"
             words = ["asv", "run", "--bench", pattern, f"{newest.commit[:8]}^!"]
