@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -125,16 +128,25 @@ def _run(
         *args,
     ]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **env}
-    try:
-        done = subprocess.run(
-            command, env=variables, capture_output=True, timeout=timeout, check=False
+    # files, because a process that the plugin leaves would hold pipes open
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        worker = subprocess.Popen(
+            command, env=variables, stdout=output, stderr=errors, start_new_session=True
         )
-    except subprocess.TimeoutExpired as stuck:
-        fault = f"was not done after {timeout:g} s"
-        output = stuck.stdout or b""
-        errors = b""
-    else:
-        fault = f"ended with exit status {done.returncode}" if done.returncode else ""
-        output = done.stdout
-        errors = done.stderr
-    return fault, output[: output.rfind(b"\n") + 1], errors.decode(errors="replace")
+        try:
+            status = worker.wait(timeout)
+            fault = f"ended with exit status {status}" if status else ""
+        except subprocess.TimeoutExpired:
+            fault = f"was not done after {timeout:g} s"
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
+        output.seek(0)
+        errors.seek(0)
+        lines = output.read()
+        return (
+            fault,
+            lines[: lines.rfind(b"\n") + 1],
+            errors.read().decode(errors="replace"),
+        )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from support import TOY
 
@@ -214,6 +215,21 @@ def test_a_plugin_that_ends_its_process_is_one_finding(write: Write) -> None:
         "broken",
         "the process that imported it ended with exit status 3",
     )
+
+
+def test_a_process_that_a_plugin_leaves_is_ended_and_not_waited_for(
+    write: Write, tmp_path: Path
+) -> None:
+    leaving = f"""
+import subprocess
+with open({str(tmp_path / "left")!r}, "a") as left:
+    print(subprocess.Popen(["sleep", "1000"]).pid, file=left)
+"""
+    list(check(find_plugin(str(write("leaves.py", leaving + TOY))), limit=5))
+    left = {int(line) for line in (tmp_path / "left").read_text().split()}
+    assert len(left) > 2
+    living = [each for each in psutil.process_iter() if each.pid in left]
+    assert psutil.wait_procs(living, timeout=10)[1] == []
 
 
 def test_the_command_passes_a_good_plugin_and_says_a_bad_name(
