@@ -41,6 +41,9 @@ LEAST_SAMPLING = 0.3
 #: than it gains.
 LONGEST_SLEEP = 0.1
 COLD_SAMPLES_A_GROUP = 10
+#: How often a continuous load begins: a hiccup of the host shows launches once, a step that takes
+#: as long to launch as to run always.
+LOADS = 3
 #: A hiccup of the host looks like work on another stream, but real work there is left by every
 #: call: require it in at least this number of calls, and for this long, s. With three calls within
 #: a millisecond, 4 of 6,000 rounds beside a busy neighbour were mistaken for such work.
@@ -118,6 +121,7 @@ class GpuTimer:
         )
         self._cycles = 0.0
         self._ahead: list[_Marks] = []
+        self.continuous = False
 
     def first_call(self) -> None:
         """Run the first call, which compiles, loads and allocates."""
@@ -255,21 +259,28 @@ class GpuTimer:
         return self._results(marks) if wait else []
 
     @property
-    def rest(self) -> float:
-        """s for which the card would rest before each group if it were not loaded continuously."""
-        return self._sleep
+    def hides(self) -> bool:
+        """Whether launches are hidden behind sleeps."""
+        return self._sleep > 0
 
     def load(self, count: int) -> Iterator[list[tuple[float, bool]]]:
         """Groups of samples under continuous load, without an end: each is enqueued while the one
         before runs. Behind sleeps the card would rest for as long as launching takes, and have
-        power left for higher clocks than a loop of steps. Visible launches are part of what is
-        timed, so then the GPU waits."""
-        if not self._sleep:
-            while True:
-                yield self.enqueue(count)
-        self.enqueue_ahead(count, self._sleep)
+        power left for higher clocks than a loop of steps.
+
+        After a group whose launches showed, the load begins again; after some, groups are enqueued
+        behind sleeps. If no launch is hidden, the GPU waits as it does elsewhere.
+        """
+        for _ in range(LOADS if self.hides else 0):
+            self.continuous = True
+            self.enqueue_ahead(count, self._sleep)
+            taken = self.enqueue_ahead(count, 0.0)
+            while all(hidden for _, hidden in taken):
+                yield taken
+                taken = self.enqueue_ahead(count, 0.0)
+        self.continuous = False
         while True:
-            yield self.enqueue_ahead(count, 0.0)
+            yield self.enqueue(count)
 
     def enqueue_ahead(self, count: int, sleep: float) -> list[tuple[float, bool]]:
         """Enqueue `count` samples. Returns the ones enqueued before by this method; none behind a

@@ -255,7 +255,7 @@ def _measure_here(
         reason = skipped.what
     except (Exception, SystemExit) as error:
         if isinstance(error, SystemExit) and isinstance(error.code, int | None):
-            raise  # the status of the process tells all; of sys.exit("text") it does not
+            raise  # the process ends with that status, which is its reason
         failure = error.failure if isinstance(error, HpmlError) else Failure.ERROR
         reason = describe_failure(error, benchmark.measure)
     end_compilers()

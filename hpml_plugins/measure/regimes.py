@@ -40,9 +40,6 @@ RATE_TOLERANCE = 0.005
 POWER_TOLERANCE = 0.02
 #: s under load after which the last period is taken though it has not settled.
 LONGEST_LOAD = 3.0
-#: Share of a group's time from which a rest before it changes the number. Earlier Records rested:
-#: 10 ms before each training step of 110 ms, whose rate was 5 % higher.
-NOTICEABLE_REST = 0.01
 #: A burst: s of load before the sample, in which clocks and voltage rise, and s of the sample. With
 #: 5 + 5 ms the regulator of an H200 never acted; with 20 + 20 ms it always did.
 BURST = 5e-3
@@ -85,14 +82,16 @@ class Regulator:
 class _Enqueues(Protocol):
     """A timer with a chosen batch (`gpu_timer.GpuTimer`).
 
-    batch: the number of steps averaged in one sample.
+    batch: the number of steps averaged in one sample.  hides: whether launches are hidden; then
+    samples whose launch showed count only if all did.  continuous: whether the last load was.
     """
 
     batch: int
+    continuous: bool
 
     @property
-    def rest(self) -> float:
-        """s for which the card would rest before each group if it were not loaded continuously."""
+    def hides(self) -> bool:
+        """See above."""
 
     def round(self) -> float:
         """Take one sample: seconds of one step."""
@@ -135,8 +134,7 @@ def measure_regimes(
         else f"not settled after {LONGEST_LOAD:g} s of load",
         **_state("sustained", groups),
     }
-    seconds = statistics.fmean(group.seconds for group in groups)
-    if timer.rest > NOTICEABLE_REST * max(GROUP, seconds * timer.batch):
+    if timer.continuous:
         info["load"] = "continuous"
     bursts = _burst(timer, regulator)
     info |= _state("boost", bursts)
@@ -154,7 +152,7 @@ def _sustain(timer: _Enqueues, regulator: Regulator) -> tuple[list[_LoadGroup], 
     groups: list[_LoadGroup] = []
     settled = False
     for taken in timer.load(count):
-        groups.append(_group(taken, regulator))
+        groups.append(_group(timer, taken, regulator))
         settled = is_settled(groups, started)
         if settled or groups[-1].end - started > LONGEST_LOAD:
             break
@@ -196,15 +194,19 @@ def _burst(timer: _Enqueues, regulator: Regulator) -> list[_LoadGroup]:
     clocks.sleep(RECOVERY)
     for _ in range(BURSTS):
         clocks.sleep(max(REST, 2 * (lead + 1) * seconds * batch))
-        bursts.append(_group(timer.enqueue(2 * lead)[lead:], regulator))
+        bursts.append(_group(timer, timer.enqueue(2 * lead)[lead:], regulator))
     return bursts
 
 
-def _group(taken: Sequence[tuple[float, bool]], regulator: Regulator) -> _LoadGroup:
+def _group(
+    timer: _Enqueues, taken: Sequence[tuple[float, bool]], regulator: Regulator
+) -> _LoadGroup:
     now = clocks.monotonic()
     reading = regulator.reading()
     clock, power = (reading.clock, reading.power) if reading else (0.0, 0.0)
-    return _LoadGroup(now, statistics.fmean(seconds for seconds, _ in taken), clock, power)
+    hidden = [seconds for seconds, was_hidden in taken if was_hidden and timer.hides]
+    mean = statistics.fmean(hidden or [seconds for seconds, _ in taken])
+    return _LoadGroup(now, mean, clock, power)
 
 
 def _state(regime: str, groups: Sequence[_LoadGroup]) -> dict[str, str | float]:

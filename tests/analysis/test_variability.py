@@ -272,14 +272,25 @@ def test_values_of_different_problems_are_no_repetitions() -> None:
     assert half_widths[1] < 2 * half_widths[0] < 0.1
 
 
-def test_values_under_another_load_are_no_repetitions() -> None:
+@pytest.mark.parametrize(
+    ("benchmark", "load", "repeats"),
+    [
+        ("lm_prefill", "continuous", False),
+        ("lm_prefill", 0.5, True),
+        ("roof_matmul", "continuous", True),
+    ],
+)
+def test_values_under_another_load_are_no_repetitions_where_that_matters(
+    benchmark: str, load: str | float, repeats: bool
+) -> None:
     time = MetricSamples("s", "lower", (0.1,), info={"regime": "sustained"})
     rested, loaded = (
-        a_record(metrics={"time": replace(time, info=time.info | more)})
-        for more in ({}, {"load": "continuous"})
+        a_record(
+            benchmark=benchmark, metrics={"time": replace(time, info=time.info | more)}
+        )
+        for more in ({}, {"load": load})
     )
-    assert code_of(rested) == code_of(replace(rested, run="another"))
-    assert code_of(rested) != code_of(loaded)
+    assert (code_of(rested) == code_of(loaded)) == repeats
 
 
 def test_a_direction_that_became_none_counts_as_none() -> None:

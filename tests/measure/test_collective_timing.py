@@ -83,7 +83,7 @@ def test_under_continuous_load_all_ranks_enqueue_a_group_while_the_one_before_ru
     told: list[list[float]] = []
     made = timer("mean", [4.0, 1.0], told)
     did: list[Any] = []
-    made._cycles, made._ahead = 1e9, []
+    made._cycles, made._ahead = 1e9, [("another load's",)]  # type: ignore[list-item]
     made.torch = SimpleNamespace(
         cuda=SimpleNamespace(_sleep=lambda cycles: did.append("sleep"))
     )

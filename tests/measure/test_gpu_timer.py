@@ -9,6 +9,7 @@ import pytest
 
 from hpml_plugins import clocks
 from hpml_plugins.measure.gpu_timer import (
+    LOADS,
     LONGEST_SLEEP,
     STREAM_CHECKED_FOR,
     GpuTimer,
@@ -41,23 +42,50 @@ def test_samples_whose_launch_always_shows_are_given_and_said_to_be_visible() ->
     assert made.launch.startswith("visible in part")
 
 
-def test_under_continuous_load_a_group_is_enqueued_while_the_one_before_runs() -> None:
+def loaded(*answers: bool) -> tuple[GpuTimer, list[str]]:
+    """A timer whose groups have hidden launches or not, and what it does."""
     made, did = timer([(1.0, True)]), []
-    made._cycles, made._ahead, groups = 1e9, [], itertools.count()
-    sleep = SimpleNamespace(_sleep=lambda cycles: did.append("sleep"))
-    made.torch = SimpleNamespace(cuda=sleep)
+    made._cycles, made._ahead = 1e9, []
+    made.torch = SimpleNamespace(cuda=SimpleNamespace(_sleep=lambda _: did.append("sleep")))
+    numbers, hidden = itertools.count(), iter([*answers, *[True] * 99])
 
     def submit(count: int) -> list[Any]:
-        did.append(f"submit {(number := next(groups))}")
+        did.append(f"submit {(number := next(numbers))}")
         return [number] * count
 
-    made._submit = submit  # type: ignore[method-assign]
-    made._results = lambda marks: did.append(f"wait {marks[0]}") or [(1.0, True)]  # type: ignore
+    def results(marks: list[Any]) -> list[tuple[float, bool]]:
+        did.append(f"wait {marks[0]}")
+        return [(1.0, next(hidden))]
+
+    made._submit, made._results = submit, results  # type: ignore[assignment]
+    return made, did
+
+
+def test_under_continuous_load_a_group_is_enqueued_while_the_one_before_runs() -> None:
+    made, did = loaded()
     load = made.load(3)
     assert [next(load) for _ in range(2)] == 2 * [[(1.0, True)]]
     assert did == ["sleep", "submit 0", "submit 1", "wait 0", "submit 2", "wait 1"]
-    made._sleep = 0.0  # visible launches are timed: one group after the other
-    assert next(made.load(3)) == [(1.0, True)] and len(did) == 6
+    assert made.continuous
+    next(made.load(3))  # what the first has left is not its own
+    assert did[6:] == ["sleep", "submit 3", "submit 4", "wait 3"]
+
+
+def test_a_load_whose_launches_show_begins_again_and_in_the_end_rests() -> None:
+    made, did = loaded(True, False)
+    load = made.load(1)
+    assert [next(load) for _ in range(2)] == 2 * [[(1.0, True)]]
+    assert did.count("sleep") == 2 and made.continuous
+    made, did = loaded(*[False] * LOADS)
+    assert next(made.load(1)) == [(1.0, True)]
+    assert did.count("sleep") == LOADS and not made.continuous
+
+
+def test_visible_launches_are_timed_one_group_after_the_other() -> None:
+    made, did = loaded()
+    made._sleep = 0.0
+    assert next(made.load(3)) == [(1.0, True)]
+    assert not did and not made.continuous
 
 
 def test_a_hiccup_of_the_host_is_not_taken_for_work_on_another_stream() -> None:

@@ -114,6 +114,10 @@ def exits_politely(bench: Bench) -> None:
     sys.exit("enough")
 
 
+def exits_without_a_word(bench: Bench) -> None:
+    sys.exit()
+
+
 def kills_itself(bench: Bench) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -168,6 +172,11 @@ def returns_bytes(bench: Bench) -> dict[str, Any]:
             f'ValueError: no such thing ({line_of(raises)}: raise ValueError("no\\nsuch thing"))',
         ),
         (exits, Failure.EXIT, "ended with exit status 3 before it reported"),
+        (
+            exits_without_a_word,
+            Failure.EXIT,
+            "ended with exit status 0 before it reported",
+        ),
         (
             exits_politely,
             Failure.ERROR,

@@ -33,7 +33,8 @@ class Card:
     """
 
     batch = 1
-    rest = 0.0
+    hides = True
+    continuous = False
 
     def __init__(
         self, settled: float = 1.4e9, drift: float = 0.0, step: float = STEP
@@ -60,6 +61,7 @@ class Card:
         return taken
 
     def load(self, count: int) -> Iterator[list[tuple[float, bool]]]:
+        self.continuous = True
         while True:
             yield self.enqueue(count)
 
@@ -96,6 +98,7 @@ def test_sustained_is_the_mean_of_a_whole_period_and_boost_is_at_full_clocks(
     samples = measured(card)
     assert samples.info["regime"] == "sustained"
     assert samples.info["stopped"] == "settled"
+    assert samples.info["load"] == "continuous"
     mean = sum(samples.values) / len(samples)
     assert mean == pytest.approx(STEP * FULL / 1.4e9, rel=2e-3)
     assert samples.boost == pytest.approx([STEP] * regimes.BURSTS)
@@ -133,21 +136,19 @@ def test_a_step_within_which_the_regulator_acts_has_no_boost(measured: Any) -> N
     assert samples.info["regime"] == "sustained"
 
 
-@pytest.mark.parametrize(
-    ("rest", "step", "told"),
-    [
-        (4e-4, STEP, None),
-        (6e-4, STEP, "continuous"),
-        (9e-4, 0.1, None),
-        (2e-3, 0.1, "continuous"),
-    ],
-)
-def test_it_is_told_where_resting_between_groups_would_change_the_number(
-    rest: float, step: float, told: str | None, measured: Any
-) -> None:
-    card = Card(step=step)
-    card.rest = rest
-    assert measured(card).info.get("load") == told
+def test_samples_whose_launch_showed_do_not_count_beside_others(measured: Any) -> None:
+    class Late(Card):
+        def enqueue(self, count: int) -> list[tuple[float, bool]]:
+            return [(9.0, False), *super().enqueue(count)]
+
+        def round(self) -> float:
+            return self.step
+
+    for hides in (True, False):
+        card = Late()
+        card.hides = hides
+        samples = measured(card)
+        assert (max(samples.values + samples.boost) < 2 * STEP) == hides
 
 
 def group(end: float, seconds: float, power: float = 690.0) -> _LoadGroup:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -598,8 +598,8 @@ def test_the_chunked_loss_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     targets = torch.randint(50, (32,))
     pairs = []
     for loss_of in (
-        lambda *given: gpt.ChunkedLoss.apply(*given, gpt.exponentials),
-        lambda x, weight, targets: torch.nn.functional.cross_entropy(x @ weight.T, targets),
+        chunked,
+        exact,
     ):
         leaves = [each.clone().requires_grad_() for each in (x, weight)]
         loss = loss_of(*leaves, targets)
@@ -785,8 +785,13 @@ def test_the_kernel_of_the_loss_gives_exponentials_and_their_sums() -> None:
 def test_the_kernel_of_the_loss_takes_bfloat16_alone() -> None:
     loss_kernel = pytest.importorskip("hpml_plugins.plugins.language_models.loss_kernel")
     x, weight = torch.zeros(8, 16), torch.zeros(32, 16)
+    more = torch.zeros(8, dtype=torch.long), torch.zeros(8, 1)
     with pytest.raises(ValueError, match="must be bfloat16, by rows"):
-        loss_kernel.exponentials(x, weight, torch.zeros(8, dtype=torch.long))
+        loss_kernel.exponentials(x, weight, *more)
+    with pytest.raises(
+        ValueError, match="width 20 and vocabulary 32 must be multiples of 8"
+    ):
+        loss_kernel.exponentials(torch.zeros(8, 20).bfloat16(), weight.bfloat16(), *more)
 
 
 @needs_gpu
@@ -810,26 +815,78 @@ def test_the_fused_loss_on_a_gpu_is_that_of_the_cpu() -> None:
         assert inference.relative_error(found, wanted) < 1e-2
 
 
-def test_a_loss_of_certain_targets_has_no_gradient_by_rounding() -> None:
-    x = torch.eye(8).bfloat16() * 30
-    pairs = []
-    for dtype in (torch.bfloat16, torch.double):
-        leaf = x.detach().to(dtype).clone().requires_grad_()
-        gpt.ChunkedLoss.apply(
-            leaf, torch.eye(8, dtype=dtype), torch.arange(8), gpt.exponentials
-        ).backward()
-        pairs.append(leaf.grad)
-    found, wanted = pairs
-    assert 0 < wanted.abs().max() < 1e-10
-    assert inference.relative_error(found, wanted) < 1e-2
+def of_loss(
+    loss_of: Callable[..., Any], x: Any, weight: Any, targets: Any, dtype: Any
+) -> list[Any]:
+    """The loss and its gradients, of x and the weight."""
+    leaves = [each.detach().to(dtype).clone().requires_grad_() for each in (x, weight)]
+    loss = loss_of(*leaves, targets)
+    loss.backward()
+    return [loss.detach(), *(leaf.grad for leaf in leaves)]
 
 
-def test_logits_that_are_too_large_make_the_loss_infinite() -> None:
-    x = torch.tensor([[100.0]])
-    loss = gpt.ChunkedLoss.apply(
-        x, torch.ones(8, 1), torch.zeros(1).long(), gpt.exponentials
+def chunked(x: Any, weight: Any, targets: Any) -> Any:
+    return gpt.ChunkedLoss.apply(x, weight, targets, gpt.exponentials)
+
+
+def exact(x: Any, weight: Any, targets: Any) -> Any:
+    return torch.nn.functional.cross_entropy(x @ weight.T, targets)
+
+
+@pytest.mark.parametrize(
+    ("logit", "dtype", "error"),
+    [
+        *((logit, torch.float32, 1e-4) for logit in (-200.0, 0.0, 75.0, 87.0, 200.0)),
+        (0.0, torch.bfloat16, 5e-3),
+    ],
+)
+def test_the_loss_and_its_gradients_do_not_depend_on_where_logits_are(
+    logit: float, dtype: Any, error: float
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.eye(16)[torch.randint(16, (4096,), generator=generator)]
+    weight = (logit + torch.randint(-2, 3, (16, 16), generator=generator)).float()
+    targets = torch.randint(16, (4096,), generator=generator)
+    pairs = (
+        of_loss(chunked, x, weight, targets, dtype),
+        of_loss(exact, x, weight, targets, torch.double),
     )
-    assert not torch.isfinite(loss)
+    for found, wanted in zip(*pairs, strict=True):
+        assert inference.relative_error(found, wanted) < error
+
+
+def test_targets_that_are_almost_certain_have_no_gradient_by_rounding() -> None:
+    x, targets = torch.eye(8) * 30, torch.arange(8)
+    pairs = (
+        of_loss(chunked, x, torch.eye(8), targets, torch.bfloat16),
+        of_loss(exact, x, torch.eye(8), targets, torch.double),
+    )
+    for found, wanted in zip(*pairs, strict=True):
+        assert 0 < wanted.abs().max() < 1e-10
+        assert inference.relative_error(found, wanted) < 1e-2
+
+
+def test_a_loss_of_more_than_88_is_infinite() -> None:
+    x, weight = torch.tensor([[100.0]]), torch.tensor([[0.0], [1.0]])
+    assert not torch.isfinite(chunked(x, weight, torch.tensor([0])))
+
+
+def test_a_fused_model_has_the_fused_loss() -> None:
+    model = gpt.made(GPT["tiny"], False, "cpu", seed=0)
+    fused_layers.fuse(model)
+    assert model.exponentials is fused_layers.exponentials
+
+
+def test_the_operators_of_the_fused_model_are_as_the_compiler_needs_them() -> None:
+    x, stream, before = (torch.randn(16, width) for width in (8, 24, 24))
+    weight, targets = torch.randn(24, 8), torch.arange(16)
+    for operator, given in (
+        (fused_layers.add_product, (stream, x, weight)),
+        (fused_layers.product_gelu, (x, weight)),
+        (fused_layers.gradient_before_gelu, (x, weight, before)),
+        (fused_layers.exponentials, (x, weight, targets, torch.zeros(16, 1))),
+    ):
+        torch.library.opcheck(operator, given)
 
 
 # Several ranks

@@ -1,9 +1,10 @@
-"""Products that go on with their result, as torch's do not: GELU, its derivative, or the sum with a
-third matrix. By cuBLASLt, through nvmath-python. Imports torch.
+"""Matrix products with epilogues that torch does not offer: GELU, its derivative, or the sum with
+another matrix. By cuBLASLt, through nvmath-python. Imports torch.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,6 +16,11 @@ import torch
 WORKSPACE, ALGORITHMS, TRIALS = 64 * 2**20, 16, 10
 #: Epilogue and shapes → the product, planned at its first call.
 _PLANNED: dict[tuple[Any, ...], Callable[..., None]] = {}
+
+
+@functools.cache
+def _workspace(device: Any) -> Any:
+    return torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
 
 
 def multiply(epilogue: str, x: Any, weight: Any, out: Any, other: Any) -> None:
@@ -71,7 +77,7 @@ def _plan(epilogue: str, x: Any, weight: Any, out: Any, other: Any) -> Callable[
     found = found[found["state"] == 0].copy()
     if not len(found):
         raise RuntimeError(f"cuBLASLt has no algorithm for a product with {epilogue}")
-    workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=x.device)
+    workspace = _workspace(x.device)
     one, share = np.ones(1, np.float32), np.full(1, adds, np.float32)
 
     def call(algorithm: int, x: Any, weight: Any, out: Any, other: Any) -> None:
@@ -93,7 +99,7 @@ def _plan(epilogue: str, x: Any, weight: Any, out: Any, other: Any) -> Callable[
             found.ctypes.data + algorithm * found.itemsize,
             workspace.data_ptr(),
             WORKSPACE,
-            torch.cuda.current_stream().cuda_stream,
+            torch.cuda.current_stream(x.device).cuda_stream,
         )
 
     def seconds(algorithm: int) -> float:

@@ -73,7 +73,7 @@ class FeedForward(torch.autograd.Function):  # type: ignore[misc]  # torch is un
         """The gradients of stream, x, up and down."""
         x, up, down, after, before = ctx.saved_tensors
         gradient = gradient.contiguous()
-        # transposed, as cuBLASLt has a faster kernel then
+        # transposed, because cuBLASLt's products here are all x weightᵀ
         of_before = gradient_before_gelu(gradient, down.t().contiguous(), before)
         return gradient, of_before @ up, of_before.t() @ x, gradient.t() @ after
 
@@ -137,7 +137,7 @@ def _gradient_before_gelu(gradient: Tensor, weight: Tensor, before: Tensor) -> T
 
 
 #: The gradient of `before`, (tokens, inner), from that of a product of its GELU, (tokens, outputs).
-#: weight: (inner, outputs).
+#: weight: that of the product, transposed, (inner, outputs).
 gradient_before_gelu = on_cpu_and_gpu(
     _gradient_before_gelu,
     lambda gradient, weight, before: by_cublaslt("DGELU", gradient, weight, before),
@@ -145,23 +145,25 @@ gradient_before_gelu = on_cpu_and_gpu(
 )
 
 
-def _exponentials(x: Tensor, weight: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    found, sums = gpt.exponentials(x, weight, targets)
+def _exponentials(
+    x: Tensor, weight: Tensor, targets: Tensor, logits: Tensor
+) -> tuple[Tensor, Tensor]:
+    found, sums = gpt.exponentials(x, weight, targets, logits)
     return found, sums
 
 
-def _exponentials_on_gpu(x: Any, weight: Any, targets: Any) -> tuple[Any, Any]:
+def _exponentials_on_gpu(x: Any, weight: Any, targets: Any, logits: Any) -> tuple[Any, Any]:
     from hpml_plugins.plugins.language_models import loss_kernel
 
-    return loss_kernel.exponentials(x, weight, targets)
+    return loss_kernel.exponentials(x, weight, targets, logits)
 
 
-#: What `gpt.exponentials` returns.
+#: See `gpt.exponentials`.
 exponentials = on_cpu_and_gpu(
     _exponentials,
     _exponentials_on_gpu,
-    lambda x, weight, _: (
+    lambda x, weight, targets, logits: (
         x.new_empty(len(x), len(weight)),
-        torch.empty(len(x), 1, device=x.device),
+        torch.empty_like(logits),
     ),
 )

@@ -26,10 +26,14 @@ CHUNK = 16384
 FEW = 4
 
 
-def exponentials(x: Any, weight: Any, targets: Any) -> tuple[Any, Any]:
-    """exp(x Wᵀ), of x's dtype, with 0 for each row's target, (tokens, vocabulary), and its sums in
-    float32, (tokens, 1)."""
-    found = (x @ weight.t()).float().exp()
+def exponentials(x: Any, weight: Any, targets: Any, logits: Any) -> tuple[Any, Any]:
+    """exp(x Wᵀ − logit of the row's target), of x's dtype, with 0 for the target itself, (tokens,
+    vocabulary), and its sums in float32, (tokens, 1).
+
+    x: (tokens, width).  weight: (vocabulary, width).  targets: (tokens,).  logits: of the targets,
+    float32, (tokens, 1).
+    """
+    found = ((x @ weight.t()).float() - logits).exp()
     column = torch.arange(len(weight), device=x.device)
     found = found.masked_fill(column == targets[:, None], 0.0)
     return found.to(x.dtype), found.sum(1, keepdim=True)
@@ -39,10 +43,10 @@ class ChunkedLoss(torch.autograd.Function):  # type: ignore[misc]  # torch is un
     """Mean cross-entropy of x Wᵀ, whose exponentials exist for CHUNK tokens at a time. The forward
     pass computes the gradients, as it has the exponentials; backward scales them.
 
-    The sums that turn exponentials into probabilities multiply the products' smaller factor or
-    result, so that the largest matrix is written once. Of a target's probability the gradient has
-    p − 1, computed exactly. Logits above 88, whose exponentials are infinite, make the loss
-    infinite.
+    Logits are taken relative to that of the target, whose probability is then 1 / (1 + sum of the
+    others' exponentials): no pass looks for the largest, and p − 1 of a target does not cancel. The
+    sums multiply the products' smaller factor or result, so the largest matrix is written once. The
+    loss is infinite if that of one token is above 88.
     """
 
     @staticmethod
@@ -53,17 +57,16 @@ class ChunkedLoss(torch.autograd.Function):  # type: ignore[misc]  # torch is un
         of_x, of_targets, of_weight = [], [], torch.zeros(weight.shape, device=x.device)
         for rows, wanted in zip(x.split(CHUNK), targets.split(CHUNK), strict=True):
             right = weight[wanted]
-            logit = (rows.float() * right.float()).sum(1, keepdim=True)
-            others, sums = exponentials(rows, weight, wanted)
-            whole = sums + logit.exp()
-            total = total + (whole.log() - logit).sum()
-            of_target = -sums / whole / len(x)
-            of_targets.append(of_target)
-            share = 1 / (whole * len(x))
-            of_x.append(((others @ weight) * share + right * of_target).to(x.dtype))
+            logits = (rows.float() * right.float()).sum(1, keepdim=True)
+            others, sums = exponentials(rows, weight, wanted, logits)
+            total = total + sums.log1p().sum()
+            share = 1 / (1 + sums)
+            of_targets.append(-sums * share)
+            of_rows = (others @ weight) * share + right * of_targets[-1]
+            of_x.append((of_rows / len(x)).to(x.dtype))
             of_weight = of_weight + (others.t() @ (rows * share).to(x.dtype)).float()
         of_weight = of_weight.index_add(0, targets, x.float() * torch.cat(of_targets))
-        ctx.save_for_backward(torch.cat(of_x), of_weight.to(weight.dtype))
+        ctx.save_for_backward(torch.cat(of_x), (of_weight / len(x)).to(weight.dtype))
         return total / len(x)
 
     @staticmethod

@@ -26,6 +26,7 @@ def _exponentials(  # type: ignore[no-untyped-def]
     weight,
     found,
     targets,
+    target_logits,
     sums,
     tokens,
     VOCABULARY: tl.constexpr,
@@ -59,6 +60,7 @@ def _exponentials(  # type: ignore[no-untyped-def]
         target = tl.load(targets + token, mask=inside, other=0).to(tl.int32)
         word = column + tl.arange(0, COLUMNS)
         counts = (word < VOCABULARY)[None, :] & (word[None, :] != target[:, None])
+        logits -= tl.load(target_logits + token, mask=inside, other=0.0)[:, None]
         numbers = tl.where(counts, tl.exp(logits), 0.0)
         tl.store(sums + across * tokens + token, tl.sum(numbers, 1), mask=inside)
         # one half after the other: a whole tile does not fit beside the factors
@@ -68,10 +70,12 @@ def _exponentials(  # type: ignore[no-untyped-def]
         found.store([row, column + COLUMNS // 2], behind.to(tl.bfloat16))
 
 
-def exponentials(x: Any, weight: Any, targets: Any) -> tuple[Any, Any]:
-    """What `gpt.exponentials` returns.  x: (tokens, width).  weight: (vocabulary, width)."""
+def exponentials(x: Any, weight: Any, targets: Any, logits: Any) -> tuple[Any, Any]:
+    """See `gpt.exponentials`.  x, weight: bfloat16, by rows, whose lengths are multiples of 8."""
     if not all(each.is_contiguous() and each.dtype == torch.bfloat16 for each in (x, weight)):
         raise ValueError("all matrices must be bfloat16, by rows")
+    if x.shape[1] % 8 or len(weight) % 8:
+        raise ValueError(f"width {x.shape[1]} and vocabulary {len(weight)} must be multiples of 8")
     tokens, vocabulary = len(x), len(weight)
     tiles_across = triton.cdiv(vocabulary, COLUMNS)
     tiles = triton.cdiv(tokens, ROWS) * tiles_across
@@ -87,6 +91,7 @@ def exponentials(x: Any, weight: Any, targets: Any) -> tuple[Any, Any]:
         TensorDescriptor.from_tensor(weight, [COLUMNS, INNER]),
         TensorDescriptor.from_tensor(found, [ROWS, COLUMNS // 2]),
         targets,
+        logits.contiguous(),
         sums,
         tokens,
         vocabulary,

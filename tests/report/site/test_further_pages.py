@@ -4,6 +4,7 @@ its own when it raises."""
 from __future__ import annotations
 
 import html
+from pathlib import Path
 
 import pytest
 from browsing import read_data
@@ -125,7 +126,7 @@ def test_pages_of_plugins_stand_in_the_navigation_and_one_that_raises_costs_itse
     )
     assert "ValueError: no such thing" in (project.html / "broken.html").read_text()
     first = html.unescape((project.html / "index.html").read_text())
-    assert '<a href="#problems">5 problems</a> while this site was made' in first
+    assert '<a href="#problems">5 problems</a> while building this site' in first
     assert "hpml_pages of plugin 'raising': ZeroDivisionError" in first
     added = (project.html / "added.html").read_text()
     assert "<h1>&lt;b&gt;hpml-plugins</h1>" in added
@@ -158,8 +159,10 @@ def test_a_plugin_that_cannot_be_loaded_is_named_on_the_first_page(
     (project.folder / "registry.yaml").write_text(
         "version: 1\nplugins:\n  - {name: absent, path: absent.py}\n"
     )
-    (project.folder / "absent.py").write_text("import nowhere")
+    home = Path.home() / "own"
+    (project.folder / "absent.py").write_text(f"raise ValueError('<b>&{home}')")
     project.publish()
-    first = html.unescape((project.html / "index.html").read_text())
-    assert '<a href="#problems">1 problem</a> while this site was made' in first
-    assert "plugin 'absent' cannot be loaded: ModuleNotFoundError" in first
+    first = (project.html / "index.html").read_text()
+    assert '<a href="#problems">1 problem</a> while building this site' in first
+    assert "<b>&" not in first and str(home) not in first
+    assert "plugin 'absent' cannot be loaded: ValueError: <b>&~/own" in html.unescape(first)
