@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -31,8 +31,13 @@ from hpml_plugins.model.checking import (
     Texts,
     Words,
 )
-from hpml_plugins.model.samples import as_number, mean_interval, median_interval
-from hpml_plugins.model.units import UNITS, is_rate
+from hpml_plugins.model.samples import (
+    as_number,
+    mean_interval,
+    median_interval,
+    settled_mean,
+)
+from hpml_plugins.model.units import UNITS
 from hpml_plugins.model.work import DeclaredWork
 
 Status = Literal["ok", "failed", "skipped", "retracted"]
@@ -124,19 +129,12 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     @property
     def round_values(self) -> list[float]:
         """What each round measured: the median of its samples, so that a single disturbed sample
-        has little influence; at settled clocks their mean, because the power regulator slows some
-        of them down, and how much is done in a long time depends on all.
-        """
+        has little influence; at settled clocks `settled_mean`."""
         parts = _split(self.samples, self.rounds)
         return [
-            self._mean(part) if self.regime else statistics.median(part) for part in parts
+            settled_mean(part, self.unit) if self.regime else statistics.median(part)
+            for part in parts
         ]
-
-    def _mean(self, samples: Sequence[float]) -> float:
-        """The mean of samples that each count the same work: of rates the harmonic one."""
-        if is_rate(self.unit) and min(samples) > 0:
-            return statistics.harmonic_mean(samples)
-        return statistics.fmean(samples)
 
     def of_round(self, number: int) -> MetricSamples:
         """The samples of one round; of the last round if there are fewer."""
@@ -183,7 +181,9 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
             return Estimate(self.samples[0], None, None, 1)
         parts = _split(self.samples, self.rounds)
         intervals = [
-            mean_interval(part, self._mean(part)) if self.regime else median_interval(part)
+            mean_interval(part, settled_mean(part, self.unit))
+            if self.regime
+            else median_interval(part)
             for part in parts
         ]
         low = min(start for start, _ in intervals)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hpml_plugins.errors import DefinitionError, ResultError
+from hpml_plugins.model.units import is_rate
 from hpml_plugins.model.units import unit as known_unit
 
 Number = int | float
@@ -92,6 +93,16 @@ class Samples:
         return statistics.fmean(self.values)
 
     @property
+    def value(self) -> float:
+        """What these samples measured, as of a Record's round: the median, at settled clocks the
+        mean."""
+        return settled_mean(self.values, self.unit) if self._settled else self.median
+
+    @property
+    def _settled(self) -> bool:
+        return bool(self.boost) or self.info.get("regime") == "sustained"
+
+    @property
     def coefficient_of_variation(self) -> float:
         """Standard deviation (n − 1) over mean; 0 for a single value or a mean of 0."""
         if len(self.values) < 2 or self.mean == 0:
@@ -107,6 +118,12 @@ class Samples:
         of the values.
         """
         return median_interval(self.values, confidence)
+
+    def value_interval(self) -> tuple[float, float]:
+        """The 95 % interval of `value`."""
+        if self._settled:
+            return mean_interval(self.values, self.value)
+        return self.interval()
 
     @property
     def effective_count(self) -> int:
@@ -224,6 +241,15 @@ def median_interval(
     effective = count_effective(values, ordered)
     rank = interval_rank(effective, confidence) * len(ordered) // effective
     return ordered[rank], ordered[-1 - rank]
+
+
+def settled_mean(values: Sequence[float], symbol: str) -> float:
+    """The mean of samples that each count the same work, at settled clocks: the power regulator
+    slows some of them down, and how much is done in a long time depends on all. Of rates the
+    harmonic mean.  symbol: of their unit."""
+    if is_rate(symbol) and min(values) > 0:
+        return statistics.harmonic_mean(values)
+    return statistics.fmean(values)
 
 
 def mean_interval(values: Sequence[float], mean: float) -> tuple[float, float]:

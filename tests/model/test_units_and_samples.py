@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -172,3 +173,15 @@ def test_the_coefficient_of_variation_is_deviation_over_mean() -> None:
         statistics.stdev(values) / 10
     )
     assert Samples.of([3.0], "s").coefficient_of_variation == 0.0
+
+
+def test_the_value_is_the_median_and_at_settled_clocks_the_mean() -> None:
+    times = (1.0, 2.0, 6.0)
+    plain = Samples.of(times, "s")
+    assert (plain.value, plain.value_interval()) == (2.0, plain.interval())
+    settled = plain.note(regime="sustained")
+    assert (settled.value, settled.value_interval()) == (3.0, (1.0, 6.0))
+    assert (2 * settled).value == 6.0
+    assert replace(plain, boost=(0.5,)).value == 3.0
+    rates = Samples.of([1 / each for each in times], "1/s", regime="sustained")
+    assert rates.value == pytest.approx(1 / 3.0)  # of what each did in its time

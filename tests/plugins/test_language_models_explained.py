@@ -76,6 +76,8 @@ def test_a_prediction_is_the_sum_with_the_sum_of_the_intervals() -> None:
     }
     # of three samples the interval is the least and the greatest
     assert explanation.predict(times) == (22.0, 11.0, 63.0)
+    times["head"] = times["head"].note(regime="sustained")  # now its mean counts
+    assert explanation.predict(times) == (32.0, 11.0, 63.0)
 
 
 @pytest.mark.parametrize(

@@ -91,10 +91,10 @@ def measure(bench: Bench, *, rung: str) -> Mapping[str, Any]:
 
 
 def predict(times: Mapping[str, Samples]) -> tuple[float, float, float]:
-    """The sums of the parts' medians and of the ends of their intervals, s."""
-    intervals = [each.interval() for each in times.values()]
-    median = sum(each.median for each in times.values())
-    return median, sum(low for low, _ in intervals), sum(high for _, high in intervals)
+    """The sums of the parts' values and of the ends of their intervals, s."""
+    intervals = [each.value_interval() for each in times.values()]
+    value = sum(each.value for each in times.values())
+    return value, sum(low for low, _ in intervals), sum(high for _, high in intervals)
 
 
 def timed(bench: Bench, part: Part, *, graph: bool) -> Callable[[], Any]:
@@ -108,10 +108,10 @@ def timed(bench: Bench, part: Part, *, graph: bool) -> Callable[[], Any]:
 
 def attach(bench: Bench, parts: Sequence[Part], times: Mapping[str, Samples]) -> None:
     """The series of the parts."""
-    intervals = [times[part.name].interval() for part in parts]
+    intervals = [times[part.name].value_interval() for part in parts]
     columns: dict[str, list[float | str]] = {
         "part": [part.name for part in parts],
-        "time": [times[part.name].median for part in parts],
+        "time": [times[part.name].value for part in parts],
         "low": [low for low, _ in intervals],
         "high": [high for _, high in intervals],
     }

@@ -201,8 +201,8 @@ def on_rank(rank: Rank, job: Job) -> Mapping[str, Any] | None:
         "time": time,
         "rate": rank.count * job.tokens / time,
         "single": single,
-        "speedup": rank.count * single.median / time,
-        "share": 1 - single.median / time,
+        "speedup": rank.count * single.value / time,
+        "share": 1 - single.value / time,
         "memory": memory,
     }
 
