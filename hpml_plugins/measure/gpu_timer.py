@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hpml_plugins import clocks
@@ -40,6 +39,13 @@ LEAST_SAMPLING = 0.3
 #: A launch that takes the host longer than this, s, is not hidden: the sleep would cost more
 #: than it gains.
 LONGEST_SLEEP = 0.1
+#: s: a call at least this long is a whole step of a program, which users repeat in a loop; that
+#: shorter ones take longer to launch than to run is known.
+WHOLE_STEP = 1e-3
+NOT_HIDDEN = (
+    "visible: launching takes longer than the longest sleep, or the step waits for the GPU,"
+    " or launches more than can be queued"
+)
 COLD_SAMPLES_A_GROUP = 10
 #: How often a continuous load begins: a hiccup of the host shows launches once, a step that takes
 #: as long to launch as to run always.
@@ -120,6 +126,8 @@ class GpuTimer:
             (lambda: None) if cache == "hot" else self._make_flush()
         )
         self._cycles = 0.0
+        # s: the shortest that a hidden call took the host
+        self._launching = math.inf
         self._ahead: list[_Marks] = []
         self.continuous = False
 
@@ -154,7 +162,13 @@ class GpuTimer:
             )
         if throttles():
             samples = measure_regimes(self, self.regulator, info)
-        return replace(samples, info={**samples.info, "launch": self.launch})
+        samples = samples.note(launch=self.launch)
+        if (
+            self.launch == "hidden"
+            and WHOLE_STEP <= samples.value < self._launching < math.inf
+        ):
+            samples = samples.note(launching=self._launching)
+        return samples
 
     def uses_other_streams(self) -> bool:
         """Whether every call of the step leaves work on a stream that the current one does not wait
@@ -201,9 +215,7 @@ class GpuTimer:
         if self.launch == "visible":
             return
         if not self._fit_sleep():
-            self.launch = (
-                "visible: the step waits for the GPU, or launches more than can be queued"
-            )
+            self.launch = NOT_HIDDEN
             self._sleep = 0.0
             return
         # With visible launches the step seemed longer than it is; with its real time the batch
@@ -301,10 +313,15 @@ class GpuTimer:
             end = self._event()
             self._line_up()
             start.record()
+            began = clocks.perf_counter()
             for _ in range(self.batch):
                 self.step()
+            launching = (clocks.perf_counter() - began) / self.batch
             end.record()
-            marks.append(_Marks(start, end, not start.query()))
+            hidden = not start.query()
+            if hidden:
+                self._launching = min(self._launching, launching)
+            marks.append(_Marks(start, end, hidden))
         return marks
 
     def _results(self, marks: Sequence[_Marks]) -> list[tuple[float, bool]]:

@@ -179,12 +179,18 @@ _STOPPED = {
 
 def remarks(samples: Samples, name: str) -> list[str]:
     """Warnings about how these samples were taken; empty if there are none."""
-    # they follow the regulator over one of its periods
-    if samples.info.get("regime") == "sustained":
-        if samples.info["stopped"] == "settled":
-            return []
-        return [f"{name}: {samples.info['stopped']}"]
     found = []
+    launching = samples.info.get("launching")
+    if isinstance(launching, float):
+        found.append(
+            f"{name}: the CPU takes {launching:.3g} s to launch a call that the GPU runs in"
+            f" {samples.value:.3g} s; launching is hidden here, but a loop of such calls waits for it"
+        )
+    # samples at settled clocks follow the regulator over one of its periods
+    if samples.info.get("regime") == "sustained":
+        if samples.info["stopped"] != "settled":
+            found.append(f"{name}: {samples.info['stopped']}")
+        return found
     if samples.info.get("timer") == OTHER_STREAMS:
         found.append(
             f"{name}: timed by the wall clock, which includes launching and synchronising, because"

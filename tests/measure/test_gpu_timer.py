@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import itertools
+import sys
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +17,7 @@ from hpml_plugins.measure.gpu_timer import (
     GpuTimer,
     time_on_gpu,
 )
+from hpml_plugins.measure.regimes import Regulator
 from hpml_plugins.measure.sampling import SamplingPlan, remarks
 
 
@@ -86,6 +89,46 @@ def test_visible_launches_are_timed_one_group_after_the_other() -> None:
     made._sleep = 0.0
     assert next(made.load(3)) == [(1.0, True)]
     assert not did and not made.continuous
+
+
+class Event:
+    """An event of a GPU that runs each sample in 1.5 ms, behind the sleep."""
+
+    def __init__(self, enable_timing: bool) -> None:
+        pass
+
+    def record(self) -> None:
+        pass
+
+    def query(self) -> bool:
+        return False
+
+    def synchronize(self) -> None:
+        pass
+
+    def elapsed_time(self, end: Event) -> float:
+        return 1.5  # ms
+
+
+@pytest.mark.parametrize(("launching", "said"), [(0.002, True), (0.0, False)])
+def test_a_step_that_takes_longer_to_launch_than_to_run_is_warned_of(
+    launching: float, said: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda = SimpleNamespace(Event=Event, _sleep=lambda _: None, synchronize=lambda: None)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    made = GpuTimer(lambda: time.sleep(launching), "hot", "hidden", Regulator(None))
+    made.first_call()
+    samples = made.measure(SamplingPlan(budget=0.1, warm_up=0.1))
+    assert samples.info["launch"] == "hidden"
+    assert samples.value == pytest.approx(1.5e-3)
+    if said:
+        (text,) = remarks(samples, "step")
+        assert text.startswith("step: the CPU takes 0.002")
+        assert "to launch a call that the GPU runs in 0.0015 s" in text
+        settled = samples.note(regime="sustained", stopped="settled")
+        assert len(remarks(settled, "step")) == 1
+    else:
+        assert not remarks(samples, "step")
 
 
 def test_a_hiccup_of_the_host_is_not_taken_for_work_on_another_stream() -> None:
