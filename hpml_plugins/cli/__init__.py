@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from hpml_plugins.errors import (
     LONGEST,
@@ -154,6 +155,23 @@ RECORD = click.option("--record", type=FILE, help="Append all Records to this fi
 def json_option(text: str = "Print JSON.") -> Callable[[Any], Any]:
     """The option --json of a command, as its argument `as_json`.  text: its help."""
     return click.option("--json", "as_json", is_flag=True, help=text)
+
+
+def refuse_beside(mode: str, *used: str) -> None:
+    """Raise UsageError for what the current command was given beside the option `mode` and would
+    ignore.
+
+    mode: such as "--list".  used: the names of the parameters that count beside it.
+    """
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name in (*used, "debug") or mode in parameter.opts:
+            continue
+        source = context.get_parameter_source(name)
+        if context.params.get(name) and source is ParameterSource.COMMANDLINE:
+            what = "a NAME" if isinstance(parameter, click.Argument) else parameter.opts[-1]
+            raise UsageError(f"{mode} does not use {what}; leave out one of them")
 
 
 def read_results(

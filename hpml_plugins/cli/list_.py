@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from hpml_plugins.cli import Settings, json_option, print_json
+from hpml_plugins.cli import Settings, json_option, print_json, refuse_beside
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import GROUP, Declared, Host, entry_points, make_host
 from hpml_plugins.model.formatting import counted
@@ -63,6 +63,7 @@ def command(
     this node can measure nothing are counted by reason.
     """
     if available:
+        refuse_beside("--available", "as_json")
         rows = _available(settings.registry)
         print_json(rows) if as_json else say(*_format_available(rows, settings.registry))
         return 0

@@ -362,6 +362,28 @@ def test_wrong_words_end_in_one_line_and_status_2(
 
 
 @pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize(
+    ("words", "ignored"),
+    [
+        ("list --available toy", "a NAME"),
+        ("list -v --available", "--verbose"),
+        ("jobs --json --tail 3", "--tail"),
+        ("bundle --ask --node node.json", "--node"),
+        ("accept --list --html page.html", "--html"),
+        ("accept --export-bands bands.json --only power", "--only"),
+        ("accept --back-test --json", "--json"),
+    ],
+)
+def test_an_option_that_another_would_ignore_is_refused(
+    words: str, ignored: str, hpml: Hpml
+) -> None:
+    done = hpml(*words.split())
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert f"does not use {ignored}; leave out one of them" in done.stderr
+
+
+@pytest.mark.usefixtures("toy")
 def test_a_file_that_the_registry_lacks_is_suggested(hpml: Hpml, write: Write) -> None:
     write("other.py", TOY)
     done = hpml("run", "other")

@@ -13,7 +13,15 @@ from typing import get_args
 import click
 import msgspec
 
-from hpml_plugins.cli import FILE, PATH, RECORD, Settings, json_option, print_json
+from hpml_plugins.cli import (
+    FILE,
+    PATH,
+    RECORD,
+    Settings,
+    json_option,
+    print_json,
+    refuse_beside,
+)
 from hpml_plugins.errors import Failure, UsageError
 from hpml_plugins.model import Record, Table, counted, format_point, quantity
 from hpml_plugins.report import as_text
@@ -106,11 +114,16 @@ def command(
     setting of the node.
     """
     if export_bands:
+        refuse_beside("--export-bands", "results")
         return _export(results or settings.results, export_bands)
     if back_test:
+        refuse_beside("--back-test", "results")
         return _back_test(results or settings.results)
+    if results:
+        raise UsageError("--results is for --export-bands and --back-test; leave it out")
     bands = read_bands(file)
     if only_list:
+        refuse_beside("--list", "file")
         return _list(bands)
     for path in filter(None, (html, record)):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from hpml_plugins.cli import PATH, Settings
+from hpml_plugins.cli import PATH, Settings, refuse_beside
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model import counted
 from hpml_plugins.terminal import say, warn
@@ -71,6 +71,7 @@ def command(
     hpml bundle --node node.json
     """
     if ask:
+        refuse_beside("--ask")
         say(*Path(__file__).with_name("ask_node.py").read_text().splitlines())
         return 0
     if (file is None) == (python is None) or (file and (platform or has)):

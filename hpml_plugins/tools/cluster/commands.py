@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from hpml_plugins.cli import PATH, Settings, json_option, print_json
+from hpml_plugins.cli import PATH, Settings, json_option, print_json, refuse_beside
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model import Cell, Table
 from hpml_plugins.registry import EVERYTHING, read_registry
@@ -203,12 +203,14 @@ def jobs(
             raise UsageError(f"no job of {name!r} in {cluster.jobs}")
     chosen = [job for job, labels in found if not names or labels.intersection(names)]
     if cancelling:
+        refuse_beside("--cancel", "names", "file")
         if not names:
             raise UsageError("--cancel needs the target or the id of what to cancel")
         for job in cancel(chosen):
             say(f"cancelled {job.id} ({job.target})")
         return 0
     if as_json:
+        refuse_beside("--json", "names", "file")
         print_json(chosen)
     elif not chosen:
         say(f"no job in {cluster.jobs}; hpml submit starts some")
