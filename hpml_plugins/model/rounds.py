@@ -267,30 +267,38 @@ def _choose_rounds(rounds: Sequence[Record]) -> dict[str, list[MetricSamples]]:
 
 
 def _choose(rounds: Sequence[tuple[MetricSamples, bool]]) -> list[MetricSamples]:
-    """The samples that were timed in the way and regime of most rounds.
+    """The samples that were timed in the way of most rounds, and of these the ones in the regime of
+    most.
 
     Samples taken while the card throttled are neither boost nor settled: they count only if no
-    round has regimes. In a tie, hidden launches are preferred to visible ones, and settled clocks
-    to boost, which is measured beside them.
+    round that was timed like them has regimes. In a tie, hidden launches are preferred to visible
+    ones, and settled clocks to boost, which is measured beside them.
 
     rounds: each with whether the card throttled.
     """
-    has_regimes = any(metric.regime for metric, _ in rounds)
-    ways: dict[Hashable, list[MetricSamples]] = {}
-    for metric, throttled in rounds:
-        if has_regimes and throttled and not metric.regime:
-            continue
-        way = (
-            tuple(metric.timers),
-            metric.launch_visible,
-            metric.crosses_host,
-            metric.regime,
-        )
-        ways.setdefault(way, []).append(metric)
-    return max(
-        ways.values(),
-        key=lambda each: (len(each), not each[0].launch_visible, bool(each[0].regime)),
+    alike = _most(
+        rounds,
+        lambda metric: (tuple(metric.timers), metric.launch_visible, metric.crosses_host),
+        lambda metric: not metric.launch_visible,
     )
+    if any(metric.regime for metric, _ in alike):
+        alike = [each for each in alike if each[0].regime or not each[1]]
+    of_regime = _most(
+        alike, lambda metric: metric.regime, lambda metric: bool(metric.regime)
+    )
+    return [metric for metric, _ in of_regime]
+
+
+def _most(
+    rounds: Sequence[tuple[MetricSamples, bool]],
+    kind: Callable[[MetricSamples], Hashable],
+    preferred: Callable[[MetricSamples], bool],
+) -> list[tuple[MetricSamples, bool]]:
+    """Those of the most frequent kind; in a tie, of a preferred one."""
+    kinds: dict[Hashable, list[tuple[MetricSamples, bool]]] = {}
+    for each in rounds:
+        kinds.setdefault(kind(each[0]), []).append(each)
+    return max(kinds.values(), key=lambda some: (len(some), preferred(some[0][0])))
 
 
 def _stands(record: Record, chosen: Mapping[str, Sequence[MetricSamples]]) -> bool:

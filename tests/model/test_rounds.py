@@ -183,6 +183,14 @@ def visible(samples: list[float]) -> Record:
     return replace(record, metrics={"time": shown})
 
 
+def with_regimes(samples: list[float]) -> Record:
+    """Such a round at settled clocks."""
+    record = visible(samples)
+    info = {**WALL_CLOCK, "regime": "sustained"}
+    shown = replace(record.metrics["time"], info=info, settled=True)
+    return replace(record, metrics={"time": shown})
+
+
 @pytest.mark.parametrize("place", range(3))
 def test_a_round_that_was_timed_in_another_way_is_left_out_and_counted(place: int) -> None:
     rounds = [one([180.0]), one([181.0])]
@@ -207,6 +215,8 @@ def test_of_two_ways_those_with_hidden_launches_stand_and_most_rounds_decide() -
     assert (one_each.samples, one_each.launch_visible) == ([180.0], False)
     most = combine([visible([231.0]), one([180.0]), visible([230.0])]).metrics["time"]
     assert (most.samples, most.launch_visible) == ([231.0, 230.0], True)
+    regimes = combine([visible([231.0]), one([180.0], [170.0]), with_regimes([230.0])])
+    assert regimes.metrics["time"].samples == [230.0]
     assert combine([visible([1.0]), visible([2.0])]).metrics["time"].unlike_rounds == 0
 
 
