@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from msgspec.structs import replace
+
 from hpml_plugins.analysis.measured import MeasuredValue, Values, mean_over_cards
 from hpml_plugins.analysis.physics import Physics
 
@@ -88,17 +90,27 @@ class SideRuns(Generic[Origin]):
         return self._of_code[code]
 
     def values(self, code: str) -> dict[str, MeasuredValue]:
-        """The `side_values` of the runs with a code, of which there must be one."""
+        """The `side_values` of the runs with a code, of which there must be one, with the direction
+        that each metric has today."""
         if code not in self._values:
-            self._values[code] = side_values(self.of_code(code))
+            values = side_values(self.of_code(code))
+            self._values[code] = {
+                name: self._as_today(name, value) for name, value in values.items()
+            }
         return self._values[code]
+
+    def _as_today(self, name: str, value: MeasuredValue) -> MeasuredValue:
+        newest = self.newest.values.get(name, value)
+        if newest.direction == value.direction:
+            return value
+        return replace(value, direction=newest.direction)
 
 
 class PointSides(Generic[Origin]):
     """The runs of a point that represent each side, all with the same code.
 
     a, b: at least one each.  across: whether the sides are types of hardware without any code
-    measured on both.
+    measured on both.  is_older: whether a side has runs of newer code.
     """
 
     def __init__(self, a: SideRuns[Origin], b: SideRuns[Origin], *, common: bool) -> None:
@@ -113,6 +125,7 @@ class PointSides(Generic[Origin]):
         self.a = a.of_code(code_of_a)
         self.b = b.of_code(code_of_b)
         self.across = common and shared is None
+        self.is_older = (code_of_a, code_of_b) != (a.newest.code, b.newest.code)
         self._values = (
             functools.partial(a.values, code_of_a),
             functools.partial(b.values, code_of_b),

@@ -23,6 +23,9 @@ Verdict = Literal["SAME", "BETTER", "WORSE", "BOUND", "AMBIGUOUS"]
 ERROR_RATE = 0.05
 #: Two values are the same if the 95 % interval of their ratio lies within this share of 1.
 MARGIN = 0.02
+#: Counted values are the same if they agree this well: they are shown with as many digits, and
+#: allocators round.
+COUNTED_MARGIN = 5e-4
 #: An interval around 1 that extends no further is written as "equal within 3 %", a wider one by
 #: its bounds.
 NEARLY_EQUAL = 0.03
@@ -150,7 +153,7 @@ def compare_values(pairs: Sequence[ValuePair]) -> list[Difference]:
 
     SAME: the 95 % interval of the ratio lies within MARGIN of 1.  BETTER, WORSE: it does not, and
     such a difference between equal things is sufficiently improbable; for counted values any
-    difference counts.  BOUND: neither, or no direction is better.  AMBIGUOUS: see `Difference`.
+    difference above COUNTED_MARGIN counts.  BOUND: neither, or no direction is better.  AMBIGUOUS: see `Difference`.
     Source: Benjamini and Hochberg, Controlling the false discovery rate, JRSS B 57 (1995).
     """
     raw = [_difference(pair.a, pair.b, pair.metric) for pair in pairs]
@@ -210,6 +213,8 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
         return Difference(
             "SAME", 1.0 if positive else None, direction=direction, change=change
         )
+    if exact and ratio and abs(ratio - 1) <= COUNTED_MARGIN:
+        return dataclasses.replace(unjudged, verdict="SAME")
     if exact:
         return dataclasses.replace(
             unjudged, low=ratio, high=ratio, least=ratio, p=0.0, reason=NO_DIRECTION

@@ -58,7 +58,8 @@ class Compared:
     a, b: means over the cards, with their spreads.  difference: of B compared with A, with its
     verdict.  confounders: the facts in which the newest Records of both differ.  regime: "boost" in
     that regime.  across: whether no code was measured on both machines, so that their newest codes
-    are compared.
+    are compared.  code: the newest commit with the code compared, if a side has newer code that the
+    other lacks.
     """
 
     machine: str
@@ -72,6 +73,7 @@ class Compared:
     confounders: tuple[Confounder, ...]
     regime: str = ""
     across: bool = False
+    code: str = ""
 
     @property
     def is_busy(self) -> bool:
@@ -183,6 +185,7 @@ def _compare_point(
     point = format_point(one.params)
     confounders = tuple(differences(one, other))
     of_a, of_b = sides.settled
+    code = newest_run([*sides.a, *sides.b]).origin.commit if sides.is_older else ""
     for name in one.metrics:
         if infinite := _infinite_sides(name, one, other):
             where = f"{point}: " if point else ""
@@ -211,6 +214,7 @@ def _compare_point(
                 confounders=confounders,
                 regime=regime,
                 across=sides.across,
+                code=code,
             )
             yield compared, values
 
@@ -396,6 +400,11 @@ def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) ->
             f"{counted(runs, 'run')} left out: timed in another way or regime than on most cards of"
             " the side"
         )
+    if older := len({(each.benchmark, each.point) for each in compared if each.code}):
+        unjudged.append(
+            f"{counted(older, 'point')} compared with the newest code that both measured, though a"
+            " side has measured newer code"
+        )
     across = len({(each.benchmark, each.point) for each in compared if each.across})
     unlike = (
         f"{counted(across, 'point')}: no code was measured on both; compared across commits of one"
@@ -434,8 +443,12 @@ def as_lines(compared: Sequence[Compared], width: int) -> Iterator[str]:
         last = ""
         for each, row in zip(of_benchmark, rows, strict=True):
             if each.point != last:
+                older = f"with the code of {each.code[:8]}" if each.code else ""
                 yield from wrap(
-                    each.point, width, initial_indent="  ", subsequent_indent="    "
+                    ", ".join(filter(None, [each.point, older])),
+                    width,
+                    initial_indent="  ",
+                    subsequent_indent="    ",
                 )
             last = each.point
             if fits:
@@ -514,6 +527,7 @@ def _plain_cells(each: Compared) -> dict[str, str | float | None]:
         "adjusted": found.adjusted,
         "cards of A": found.cards[0],
         "cards of B": found.cards[1],
+        "code": each.code,
         "reason": found.reason,
         "differences": "; ".join(map(str, each.confounders)),
     }

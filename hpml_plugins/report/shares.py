@@ -20,6 +20,8 @@ OF_PEAK = "of published peak"
 OF_ROOF = "of measured roof"
 #: Replaces a share of the memory bandwidth that memory cannot reach.
 IN_CACHE = "fits in the cache"
+#: The numbers over a time are the same if they agree this well; samples have nine digits.
+SAME_AMOUNT = 1e-6
 #: From this share on the data come from a cache: a measured roof is the best sample of another
 #: kernel, which a step in memory can exceed by a few percent.
 LEAST_IN_CACHE = 1.1
@@ -97,9 +99,20 @@ def _work_of(record: Record, metric: str) -> tuple[DeclaredWork, float] | None:
     for name, work in record.work.items():
         seconds = record.value(name)
         of = record.metrics[metric].info.get("work") if metric in record.metrics else name
-        if seconds and name in (metric, of):
+        if seconds and (name in (metric, of) or _is_rate_of(record, metric, name)):
             return work, seconds
     return None
+
+
+def _is_rate_of(record: Record, metric: str, name: str) -> bool:
+    """Whether a metric is the same number over each sample of a time, such as tokens per second of
+    a step."""
+    rate = record.metrics.get(metric)
+    time = record.metrics[name]
+    if rate is None or rate.unit != "1/s" or not 1 < len(rate.samples) == len(time.samples):
+        return False
+    amounts = [one * other for one, other in zip(rate.samples, time.samples, strict=True)]
+    return max(amounts) - min(amounts) <= SAME_AMOUNT * max(amounts)
 
 
 def describe_shares(record: Record, roof: Roof, metric: str) -> str:

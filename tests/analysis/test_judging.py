@@ -63,6 +63,8 @@ def counted(number: float, direction: str | None = "lower") -> MeasuredValue:
         (value(1.0, direction=None), value(2.0, "B", None), "BOUND", "1.94 to 2.06×"),
         (counted(8.0), counted(10.0), "WORSE", "0.80×"),
         (counted(8.0), counted(8.0), "SAME", "equal"),
+        (counted(29.6501e9), counted(29.6498e9), "SAME", "equal"),  # an allocator rounds
+        (counted(1000.0), counted(1001.0), "WORSE", "1.00×"),
         (counted(8.0, None), counted(10.0, None), "BOUND", "1.25×"),
     ],
 )

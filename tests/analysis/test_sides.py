@@ -49,6 +49,7 @@ def test_types_are_compared_at_the_newest_code_of_both_and_others_at_their_own(
     sides = PointSides(SideRuns.of(a), SideRuns.of(b), common=common)
     assert ([each.code for each in sides.a], [each.code for each in sides.b]) == expected
     assert sides.across is across
+    assert sides.is_older is (common and not across)
 
 
 def test_a_side_is_the_mean_over_its_cards_of_what_its_newest_run_has() -> None:
@@ -56,6 +57,15 @@ def test_a_side_is_the_mean_over_its_cards_of_what_its_newest_run_has() -> None:
     both = SideRuns.of([older, run("c", 2, 4.0, "B")])
     of_a, _ = PointSides(both, both, common=True).settled
     assert {name: each.value for name, each in of_a.items()} == {"time": pytest.approx(2.0)}
+
+
+def test_a_metric_that_lost_its_direction_has_none_with_older_code_either() -> None:
+    newer = MeasuredRun("new", (9,), {"time": a_value(1.0, direction=None)}, "")
+    side = SideRuns.of([*A, newer])
+    assert {code: side.values(code)["time"].direction for code in ("new", "common")} == {
+        "new": None,
+        "common": None,
+    }
 
 
 def test_the_mean_of_a_side_is_computed_once_for_each_code() -> None:

@@ -24,7 +24,7 @@ def record(work: DeclaredWork, seconds: float, **metrics: MetricSamples) -> Reco
         plugin="p",
         version="1",
         status="ok",
-        metrics={"time": time, **metrics},
+        metrics={"time": time} | metrics,
         **facts,
     )
 
@@ -84,6 +84,12 @@ def test_a_record_tells_its_shares_of_peak_and_roof() -> None:
         == wording
     )
     assert describe_shares(found, roof, "copied") == ""
+    for numbers, known in (([8.0, 4.0], True), ([8.0, 4.1], False), ([8.0], False)):
+        times = MetricSamples("s", "lower", [seconds, 2 * seconds])
+        tokens = MetricSamples("1/s", "higher", numbers)
+        trained = record(work, seconds, time=times, tokens=tokens)
+        found_share = share_of_peak(trained, "tokens", 6.0)
+        assert found_share == (pytest.approx(1 / 3, rel=1e-3) if known else None)
     assert share_of_peak(found, "rate", 494.75e12) == pytest.approx(0.5, rel=1e-3)
     assert share_of_peak(found, "missing", 494.75e12) is None
     assert shares(

@@ -114,7 +114,8 @@ def _strongest(
 def how_close(
     rows: Sequence[TaskRow], names: Sequence[str], columns: Sequence[int]
 ) -> Answer:
-    """The shares of the published peak that each type reaches, by section of the page.
+    """The shares of the published peak that each type reaches, by section of the page; at settled
+    clocks where a card throttles.
 
     columns: the types, in order.
     """
@@ -123,6 +124,8 @@ def how_close(
     for column in columns:
         shares: dict[str, list[float]] = {}
         for row in rows:
+            if row.regime == BOOST:
+                continue
             if column in row.cells and (share := row.cells[column].share) is not None:
                 shares.setdefault(row.section, []).append(share)
         if shares:
@@ -280,11 +283,11 @@ def can_i_trust(
         behind = [row.cells[column].cards for row in rows if column in row.cells]
         told = _tell_cards(cards[column], behind)
         counts.append(f"{names[column]}: {told}" if told else names[column])
-    cells = [row.cells[column] for row in rows for column in columns if column in row.cells]
+    cells = [cell for row in rows for cell in row.cells.values()]
     of_one = sum(cell.cards == 1 for cell in cells)
     rest = []
     if of_one:
-        one = "one card" if any(cards.values()) else "one node"
+        one = "one card or node" if any(cards.values()) else "one node"
         rest.append(f"{of_one} of {len(cells)} values below rest on {one}.")
     rest.append(f"{records:,} Records with values, every sample kept.")
     if gaps:

@@ -105,9 +105,9 @@ def _reach(row: TaskRow) -> tuple[int, float]:
 
 @dataclass(frozen=True)
 class RowDifference(Difference):
-    """A verdict on a row.  compared: the values compared, if the row shows those of newer code: `at
-    1a2b3c4d: 1.32 POP/s (3 runs) against 1.29 POP/s (1 run)`; OTHER_CODE if they have no code in
-    common; else ""."""
+    """A verdict on a row.  compared: the values compared, if the row shows those of newer code:
+    `with the code of 1a2b3c4d: 1.32 POP/s (3 runs) against 1.29 POP/s (1 run)`; OTHER_CODE if they
+    have no code in common; else ""."""
 
     compared: str = ""
 
@@ -150,7 +150,8 @@ def _tell_compared(
     of_base: MeasuredValue, of_other: MeasuredValue, commit: str, row: TaskRow
 ) -> str:
     values = [_tell_value(each, row.metric.unit) for each in (of_other, of_base)]
-    return f"at {commit[:8] or 'an earlier commit'}: {' against '.join(values)}"
+    code = f"with the code of {commit[:8]}" if commit else "with earlier code"
+    return f"{code}: {' against '.join(values)}"
 
 
 def _tell_value(value: MeasuredValue, unit: str) -> str:

@@ -443,7 +443,7 @@ def test_a_ratio_of_older_code_than_the_values_shown_tells_which_values_were_com
     (found,) = judge_rows(rows, 0, 1).values()
     assert found.times == pytest.approx(2.0)
     told = "10.00 µs (1 run) against 20.00 µs (1 run)"
-    assert found.compared == f"at {COMMITS[0][:8]}: {told}"
+    assert found.compared == f"with the code of {COMMITS[0][:8]}: {told}"
     fragments = verdict_fragments(rows, {1: {0: found}}, 2.0)
     assert f"<small>{found.compared}</small>" in fragments[1][0]
 
@@ -546,7 +546,7 @@ def test_answers_say_what_nobody_can_know(results: Results) -> None:
     of_many = can_i_trust(rows, ["NVIDIA H200 ×1"], [0], 1234, {0: 41}, 2)
     assert of_many.strong == "NVIDIA H200 ×1: 1 of 41 cards per value."
     assert trust.rest == (
-        "1 of 1 values below rest on one card. 1,234 Records with values, every sample kept."
+        "1 of 1 values below rest on one card or node. 1,234 Records with values, every sample kept."
         " 2 nodes with missing or stale results."
     )
 
