@@ -219,6 +219,23 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def why_unreadable(error: BaseException) -> str:
+    """Why a file or an address cannot be read, in words: of the file system, of the network, or of
+    a parser of JSON."""
+    reason = getattr(error, "reason", None)  # of a urllib.error.URLError
+    if isinstance(reason, OSError):
+        error = reason
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, UnicodeError):
+        return "it is not UTF-8 text"
+    if isinstance(error, RecursionError):
+        return "nested too deep"
+    if isinstance(error, ValueError):
+        return f"it is not JSON: {one_line(str(error)).removeprefix('<string>:')}"
+    return describe(error)
+
+
 def explain(error: BaseException) -> tuple[str, str]:
     """(what, where) of an exception: one line with the expression that failed, and `file:line` of
     the plugin.

@@ -153,7 +153,8 @@ def compare_values(pairs: Sequence[ValuePair]) -> list[Difference]:
 
     SAME: the 95 % interval of the ratio lies within MARGIN of 1.  BETTER, WORSE: it does not, and
     such a difference between equal things is sufficiently improbable; for counted values any
-    difference above COUNTED_MARGIN counts.  BOUND: neither, or no direction is better.  AMBIGUOUS: see `Difference`.
+    difference above COUNTED_MARGIN counts.  BOUND: neither, or no direction is better.  AMBIGUOUS:
+    see `Difference`.
     Source: Benjamini and Hochberg, Controlling the false discovery rate, JRSS B 57 (1995).
     """
     raw = [_difference(pair.a, pair.b, pair.metric) for pair in pairs]

@@ -1,7 +1,7 @@
 """The asv plugin, named in asv.conf.json as ".hpml_plugins.asv": an Environment, our pages, and
 `patches`."""
 
-from hpml_plugins.asv.arguments import end_at_metrics
+from hpml_plugins.asv.arguments import end_at_metrics, refuse_unknown_patterns
 from hpml_plugins.asv.configuration import PLUGIN, plugins_folder, read_configuration
 from hpml_plugins.asv.driver import run_point
 from hpml_plugins.asv.environment import NodeEnvironment, own_requirements

@@ -3,17 +3,20 @@ show nothing; and patterns, in which `$` also matches the end of the name of a b
 
 from __future__ import annotations
 
+import pkgutil
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import msgspec
 from asv.benchmarks import Benchmarks
 from asv.commands.show import Show
 from asv.environment import get_environments
 
 from hpml_plugins.errors import UsageError, nearest, regular_expression
 from hpml_plugins.git import find_commit, run_git, why_failed
+from hpml_plugins.host import Host
 from hpml_plugins.registry.reader import EVERYTHING
 from hpml_plugins.store import machine_folders
 from hpml_plugins.store.declarations import DECLARATIONS
@@ -89,6 +92,28 @@ def refuse_unmatched(patterns: Sequence[str], names: Iterable[str]) -> None:
     raise UsageError(
         f"--bench: no benchmark matches {_as_given(patterns)}; {nearest(plain, known)}"
     )
+
+
+def refuse_unknown_patterns(patterns: Sequence[str], conf: Any, host: Host) -> None:
+    """Raise UsageError for a pattern of --bench that is invalid, or that matches no benchmark of
+    the registry or of the stored results.
+
+    Only a run knows all benchmarks if a plugin cannot be loaded, or if the project has benchmarks
+    of asv's own that were never measured: then nothing is refused.
+    """
+    for pattern in patterns:
+        regular_expression(pattern, "--bench")
+    has_own = any(pkgutil.iter_modules([conf.benchmark_dir]))
+    if not patterns or host.broken or has_own:
+        return
+    declared = {
+        entry.name: msgspec.to_builtins(entry)
+        for each in host.benchmarks()
+        for entry in each.entries()
+    }
+    if (Path(conf.results_dir) / DECLARATIONS).exists():
+        declared = Benchmarks.load(conf)._all_benchmarks | declared
+    select_each(end_at_metrics(list(patterns)), Benchmarks(conf, declared.values()))
 
 
 def refuse_unshown(conf: Any, args: Any) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from asv.config import Config
 from asv.util import UserError, git_default_branch
 
-from hpml_plugins.errors import UsageError, describe
+from hpml_plugins.errors import UsageError, why_unreadable
 
 NAME = "asv.conf.json"
 #: The name required in `plugins`: asv imports only names with a leading dot, and silently
@@ -36,6 +36,18 @@ def read_configuration(path: Path) -> Config:
     if not path.is_file():
         what = "no such file; run this in the project's folder, or make one: hpml init"
         raise UsageError(what, str(path))
+    conf = _load(path)
+    if PLUGIN not in conf.plugins:
+        raise UsageError(
+            f'"plugins" does not name "{PLUGIN}" (with its dot): without it asv does not load'
+            " hpml-plugins",
+            str(path),
+        )
+    return conf
+
+
+def _load(path: Path) -> Config:
+    """Read a file as asv does. Raises UsageError with its name if it is invalid."""
     try:
         conf = Config.load(str(path))
         # refuse lone surrogates, which cannot be written
@@ -47,14 +59,10 @@ def read_configuration(path: Path) -> Config:
     except msgspec.ValidationError as error:
         raise UsageError(str(error), str(path)) from None
     # errors that asv does not catch
-    except (ValueError, TypeError, AttributeError, RecursionError, OSError) as error:
-        raise UsageError(f"cannot be read: {describe(error)}", str(path)) from None
-    if PLUGIN not in conf.plugins:
-        raise UsageError(
-            f'"plugins" does not name "{PLUGIN}" (with its dot): without it asv does not load'
-            " hpml-plugins",
-            str(path),
-        )
+    except (TypeError, AttributeError):
+        raise UsageError("it is not a JSON object with asv's settings", str(path)) from None
+    except (ValueError, RecursionError, OSError) as error:
+        raise UsageError(f"cannot be read: {why_unreadable(error)}", str(path)) from None
     return conf
 
 
@@ -71,15 +79,15 @@ def find_history(folder: Path) -> tuple[Path, list[str]]:
     """The repository of the project in a folder, and the branches whose histories are shown, the
     main one first.
 
-    Without asv.conf.json, or if asv cannot read it: the folder itself, and no branch.
+    Without asv.conf.json: the folder itself, and no branch. Raises UsageError for a file that asv
+    cannot read.
     """
-    try:
-        conf = Config.load(str(folder / NAME))
-        branches = [str(branch or git_default_branch()) for branch in conf.branches]
-        repository = folder / str(conf.repo)
-        mirror = folder / str(conf.project)
-    except (UserError, ValueError, TypeError, AttributeError, RecursionError, OSError):
+    if not (folder / NAME).exists():
         return folder, []
+    conf = _load(folder / NAME)
+    branches = [str(branch or git_default_branch()) for branch in conf.branches]
+    repository = folder / str(conf.repo)
+    mirror = folder / str(conf.project)
     # asv keeps a mirror of a remote repository
     for path in (
         repository,

@@ -244,8 +244,9 @@ def _summarise(prepared: Prepared, conf: Any) -> None:
     """Print the summary of a run: numbers, what was left out, what changed, where the page is."""
     report = prepared.report
     results = Path(conf.results_dir)
-    say(*report.summary(prepared.host.registry.tasks, results))
-    if not report.records or report.measured_nothing:
+    stored = results if prepared.suite.keep else None
+    say(*report.summary(prepared.host.registry.tasks, stored))
+    if not stored or not report.records or report.measured_nothing:
         return
     machine = report.records[-1].machine
     commit = report.records[-1].commit

@@ -136,7 +136,27 @@ class _PathType(click.Path):
 
 
 #: Parameter types: a file or a folder, and a file only.
+class _RecordsType(_PathType):
+    """A file to which Records are appended: new, empty, or one of Records."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """The path. A file of something else is refused before the command begins."""
+        path: Path = super().convert(value, param, ctx)
+        if not path.is_file() or not os.access(path, os.R_OK):
+            return path
+        with path.open("rb") as file:
+            first = file.readline(1 << 20)
+        if first and not first.lstrip().startswith(b'{"benchmark"'):
+            self.fail(
+                f"{path} holds something else than Records; name another file", param, ctx
+            )
+        return path
+
+
 PATH = _PathType(path_type=Path)
+RECORDS = _RecordsType(path_type=Path, dir_okay=False)
 FILE = _PathType(path_type=Path, dir_okay=False)
 #: Options of the commands that add results to the project's.
 INTO = click.option(
@@ -149,7 +169,7 @@ DRY_RUN = click.option(
     "--dry-run", is_flag=True, help="Show what would be written; write nothing."
 )
 #: Of the commands that measure, and whose results are not added to the project's.
-RECORD = click.option("--record", type=FILE, help="Append all Records to this file.")
+RECORD = click.option("--record", type=RECORDS, help="Append all Records to this file.")
 
 
 def json_option(text: str = "Print JSON.") -> Callable[[Any], Any]:
@@ -269,8 +289,16 @@ class LazyCommand(click.Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """The context of the command itself, which click then invokes."""
-        return self.load().make_context(info_name, args, parent, **extra)
+        """The context of the command itself, which click then invokes. Raises UsageError for an
+        empty text: an unset variable of a shell would mean the default, or everything."""
+        context = self.load().make_context(info_name, args, parent, **extra)
+        for parameter in context.command.params:
+            value = context.params.get(parameter.name or "")
+            values = value if isinstance(value, tuple) else (value,)
+            source = context.get_parameter_source(parameter.name or "")
+            if "" in values and source is ParameterSource.COMMANDLINE:
+                raise UsageError(f"{parameter.get_error_hint(context)} is empty")
+        return context
 
 
 def adds_commands(*commands: tuple[str, str, str]) -> Callable[[click.Group], None]:

@@ -107,7 +107,7 @@ def merge(folders: tuple[Path, ...], into: Path, dry_run: bool, yes: bool) -> in
         _ask_before_changes(merge_results(folders, into, dry_run=True))
     report = merge_results(folders, into, dry_run=dry_run)
     if dry_run or yes:
-        _show_changes(report)
+        show_changes(report)
     for conflict in report.conflicts:
         warn(conflict)
     for skipped in report.skipped:
@@ -121,7 +121,7 @@ def _ask_before_changes(planned: Merge) -> None:
     terminal, or Abort."""
     if not planned.consequences:
         return
-    _show_changes(planned)
+    show_changes(planned)
     if not sys.stdin.isatty():
         raise UsageError(
             f"the merge would cause {planned.consequences}; nothing was merged; use --yes to"
@@ -130,7 +130,8 @@ def _ask_before_changes(planned: Merge) -> None:
     click.confirm(f"{planned.consequences}. Merge?", abort=True)
 
 
-def _show_changes(planned: Merge) -> None:
+def show_changes(planned: Merge) -> None:
+    """Name the points that a merge retracts, changes or disputes."""
     kinds = (
         ("retracted", planned.retracted),
         ("changed", planned.changed),

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from hpml_plugins.cli import PATH, Positive, Settings, json_option, records_beside
+from hpml_plugins.cli import RECORDS, Positive, Settings, json_option, records_beside
 from hpml_plugins.errors import Failure, UsageError, nearest
 from hpml_plugins.host import (
     Declared,
@@ -97,7 +97,7 @@ def _place_records(
 )
 @click.option(
     "--record",
-    type=PATH,
+    type=RECORDS,
     is_flag=False,
     flag_value=BESIDE,
     callback=_place_records,

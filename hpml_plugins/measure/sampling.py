@@ -184,7 +184,8 @@ def remarks(samples: Samples, name: str) -> list[str]:
     if isinstance(launching, float):
         found.append(
             f"{name}: the CPU takes {launching:.3g} s to launch a call that the GPU runs in"
-            f" {samples.value:.3g} s; launching is hidden here, but a loop of such calls waits for it"
+            f" {samples.value:.3g} s; launching is hidden here, but a loop of such calls waits for"
+            " it"
         )
     # samples at settled clocks follow the regulator over one of its periods
     if samples.info.get("regime") == "sustained":

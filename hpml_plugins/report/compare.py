@@ -35,6 +35,9 @@ from hpml_plugins.store import Index, of_node
 _Key = tuple[str, str, str]
 
 
+#: An undecided value that may be worse by more than this share was not judged: as much as `hpml
+#: gate` allows by default.
+HIDDEN = 0.05
 #: Benchmark and point.
 _Place = tuple[str, str]
 
@@ -242,11 +245,13 @@ def check(
     found: Iterable[Compared], refused: Sequence[RefusedComparison], one_sided: str
 ) -> tuple[int, str]:
     """The exit status of `hpml compare --check`, and its counts. 1: something is worse.  3: nothing
-    is worse, but something could not be judged: AMBIGUOUS, worse while other processes ran, with
-    another definition, not finite, or measured on one side only.  0: otherwise.
+    is worse, but something could not be judged: AMBIGUOUS, undecided within bounds wider than
+    HIDDEN, worse while other processes ran, with another definition, not finite, or measured on one
+    side only.  0: otherwise.
 
     one_sided: see `describe_one_sided`.
     """
+    found = list(found)
     counts = Counter((each.difference.verdict, each.is_busy) for each in found)
     worse = counts["WORSE", False]
     not_judged = {
@@ -254,6 +259,7 @@ def check(
         "worse while other processes used the CPUs (measure again when idle)": counts[
             "WORSE", True
         ],
+        f"undecided, perhaps more than {HIDDEN:.0%} worse": sum(map(_may_be_worse, found)),
         **Counter(each.kind for each in refused),
     }
     parts = [f"{count} {what}" for what, count in not_judged.items() if count]
@@ -264,6 +270,16 @@ def check(
         told.append(f"not judged: {', '.join(parts)}")
     status = 1 if worse else 3 if parts else 0
     return status, f"check: {'; '.join(told) or 'nothing is worse'}"
+
+
+def _may_be_worse(each: Compared) -> bool:
+    """Whether it is undecided, and its interval includes more than HIDDEN of worsening."""
+    found = each.difference
+    if found.verdict != "BOUND" or found.direction is None:
+        return False
+    if found.direction == "lower":
+        return found.high is None or found.high > 1 + HIDDEN
+    return found.low is None or found.low < 1 - HIDDEN
 
 
 def _runs_by_point(

@@ -426,18 +426,18 @@ class RunReport(Follower):
         return [each for each in found if each[1]]
 
     def summary(
-        self, tasks: Mapping[str, Sequence[TaskEntry]], results: Path
+        self, tasks: Mapping[str, Sequence[TaskEntry]], results: Path | None
     ) -> Iterator[str]:
         """The results of this machine, what was measured, and what was not and why.
 
-        tasks: of the registry.  results: the folder of results.
+        tasks: of the registry.  results: the folder in which they are stored; None if they are not.
         """
         if not self.records:
             yield from self.omitted
             return
         machine = self.records[-1].machine
         if self.measured_nothing:  # `outcome` says why; nothing may look like a result
-            yield from [*self.omitted, f"Stored in {results / machine / 'records'}"]
+            yield from [*self.omitted, _tell_stored(results, machine)]
             return
         if found := headlines(tasks, self._past, {each.run for each in self.records}):
             yield from ("", f"What {machine} reaches (± is the 95 % interval of one run):")
@@ -450,7 +450,11 @@ class RunReport(Follower):
         yield f"Measured {points} on {machine} in {taken}"
         yield from [*self.kept, *self.without_number]
         yield from [*self.omitted, *self.noisy, *self.busy, *self.code_changes]
-        yield f"Stored in {results / machine / 'records'}"
+        yield _tell_stored(results, machine)
+
+
+def _tell_stored(results: Path | None, machine: str) -> str:
+    return f"Stored in {results / machine / 'records'}" if results else "Nothing is stored"
 
 
 def _list_reasons(reasons: Counter[str], most: int = MOST_OF_REASON) -> str:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from hpml_plugins.errors import HpmlError, UsageError, describe
+from hpml_plugins.errors import HpmlError, UsageError, why_unreadable
 
 #: The file that makes a folder an asv project.
 CONFIGURATION = "asv.conf.json"
@@ -51,7 +51,9 @@ def open_result(path: Path, limit: float = MAX_FILE) -> BinaryIO:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise HpmlError(f"cannot be read: {describe(error)}; ignored", str(path)) from None
+        raise HpmlError(
+            f"cannot be read: {why_unreadable(error)}; ignored", str(path)
+        ) from None
     if (size := os.fstat(file.fileno()).st_size) > limit:
         file.close()
         raise HpmlError(
@@ -96,13 +98,21 @@ def path_in(folder: Path, *names: str) -> Path:
 
 
 def results_folder(project: Path) -> Path:
-    """The results folder of a project: `results_dir` of its asv.conf.json, else `results`."""
+    """The results folder of a project: `results_dir` of its asv.conf.json; `results` if the file is
+    missing or names none. Raises UsageError for a file that cannot be read."""
+    file = project / CONFIGURATION
     try:
-        text = (project / CONFIGURATION).read_text(encoding="utf-8")
-        place = _parse_with_comments(text).get("results_dir")
-    except (OSError, ValueError, AttributeError, RecursionError):
-        place = None  # code that needs more of the file reports the error
-    return project / place if isinstance(place, str) and place else project / "results"
+        found = _parse_with_comments(file.read_text(encoding="utf-8"))
+        place = found.get("results_dir", "results")
+    except FileNotFoundError:
+        place = "results"
+    except AttributeError:
+        raise UsageError("it is not a JSON object", str(file)) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"cannot be read: {why_unreadable(error)}", str(file)) from None
+    if not isinstance(place, str) or not place:
+        raise UsageError(f"results_dir is {place!r}; name a folder", str(file))
+    return project / place
 
 
 def _parse_with_comments(text: str) -> Any:
@@ -231,10 +241,8 @@ def read_object(path: Path) -> dict[str, Any]:
         # given bytes, json would accept surrogates as characters
         found = json.loads(text.decode())
         refuse_lone_surrogates(text, found)
-    except RecursionError:
-        raise HpmlError("cannot be read: nested too deep", str(path)) from None
-    except (OSError, ValueError) as error:
-        raise HpmlError(f"cannot be read: {describe(error)}", str(path)) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise HpmlError(f"cannot be read: {why_unreadable(error)}", str(path)) from None
     if not isinstance(found, dict):
         raise HpmlError("not a JSON object", str(path))
     return found

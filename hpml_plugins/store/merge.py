@@ -211,8 +211,16 @@ class Merge:
     def _read_target(
         self, target: Path, read: Callable[[Path], dict[Any, Any]]
     ) -> dict[Any, Any]:
-        """The file to merge into. If it cannot be read it is renamed: links are never written
-        through."""
+        """The file to merge into. If it is damaged it is renamed: links are never written through.
+        Raises UsageError for a file that this user may not read."""
+        if (
+            os.path.lexists(target)
+            and not target.is_symlink()
+            and not os.access(target, os.R_OK)
+        ):
+            raise UsageError(
+                "you may not read it; fix its permissions and merge again", str(target)
+            )
         try:
             return read(target) if os.path.lexists(target) else {}
         except HpmlError as error:

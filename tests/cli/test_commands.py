@@ -384,6 +384,56 @@ def test_an_option_that_another_would_ignore_is_refused(
 
 
 @pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        (["retract", "toy", "--reason", "x", "--run", ""], "'--run' is empty"),
+        (["compare", "a", "b", "--machine", ""], "'--machine' is empty"),
+        (["run", "toy", "--record", "toy.py"], "toy.py holds something else than Records"),
+        (["run", "toy", "--record", "registry.yaml"], "something else than Records"),
+    ],
+)
+def test_what_would_select_everything_or_damage_a_file_is_refused(
+    words: list[str], refused: str, hpml: Hpml, tmp_path: Path
+) -> None:
+    before = {
+        file: file.read_text() for file in tmp_path.rglob("*.[py]*") if file.is_file()
+    }
+    done = hpml(*words)
+    assert done.returncode == 2 and refused in done.stderr
+    assert {file: file.read_text() for file in before} == before
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "it is not JSON"),
+        ("", "it is not JSON"),
+        ("[]", "it is not a JSON object"),
+        ('{"results_dir": 5}', "results_dir is 5; name a folder"),
+    ],
+)
+def test_a_damaged_configuration_is_named_and_no_other_folder_is_used(
+    text: str, why: str, hpml: Hpml, write: Write, tmp_path: Path
+) -> None:
+    write("asv.conf.json", text)
+    other = tmp_path / "other"
+    other.mkdir()
+    for words in (
+        ["merge", str(other)],
+        ["export", "x.parquet"],
+        ["compare", "a", "b"],
+        ["retract", "toy", "--reason", "x"],
+    ):
+        done = hpml(*words)
+        assert done.returncode == 2, words
+        assert "asv.conf.json" in done.stderr and why in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.usefixtures("toy")
 def test_a_file_that_the_registry_lacks_is_suggested(hpml: Hpml, write: Write) -> None:
     write("other.py", TOY)
     done = hpml("run", "other")

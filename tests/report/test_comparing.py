@@ -583,6 +583,28 @@ def test_a_check_tells_worse_from_what_could_not_be_judged(
     assert said in told
 
 
+@pytest.mark.parametrize(
+    ("direction", "low", "high", "status"),
+    [
+        ("lower", 0.9, 1.04, 0),
+        ("lower", 0.9, 1.06, 3),
+        ("higher", 0.94, 1.1, 3),
+        ("higher", 0.96, 1.1, 0),
+        ("lower", None, None, 3),
+        (None, 0.5, 2.0, 0),
+    ],
+)
+def test_an_undecided_value_that_may_be_much_worse_was_not_judged(
+    direction: str | None, low: float | None, high: float | None, status: int
+) -> None:
+    value = a_value(1.0)
+    difference = Difference("BOUND", 1.0, low, high, direction=direction)
+    found = Compared("", "b", "", "time", "s", value, value, difference, ())
+    told = "not judged: 1 undecided, perhaps more than 5% worse"
+    expected = told if status else "nothing is worse"
+    assert check([found], [], "") == (status, f"check: {expected}")
+
+
 def _write_asv_results(results: Path, samples: dict[str, dict[str, list[float]]]) -> None:
     """A plain asv project's folder.  samples: machine → benchmark → what asv recorded."""
     for machine, recorded in samples.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,22 @@ def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def merge(*words: str, answer: str = "") -> Result:
     return CliRunner().invoke(group, ["merge", *words], standalone_mode=False, input=answer)
+
+
+def test_a_file_that_this_user_may_not_read_is_left_alone(
+    ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = put(tmp_path / "theirs", record(9, started=1.71e9, run="r2"))
+    stored = record_file(ours, record(0).machine, COMMIT)
+    before = stored.read_bytes()
+    may = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: Path(path) != stored and may(path, mode)
+    )
+    with pytest.raises(UsageError, match="fix its permissions and merge again"):
+        merge_results([theirs], ours)
+    assert stored.read_bytes() == before
+    assert not list(ours.rglob("*.damaged"))
 
 
 def medians(results: Path) -> dict[object, float | None]:

@@ -34,6 +34,7 @@ PACK_RESULTS = """\
 #!/bin/sh
 # pack-results [FILE]: what was measured here, beyond what came in the history, to be unpacked in the project at home
 set -eu
+case $#${{1:-}} in 0 | 1[!-]*) ;; *) echo "usage: pack-results [FILE]" >&2; exit 2 ;; esac
 file=${{1:-hpml-results.tar.gz}}
 case $file in /*) ;; *) file=$PWD/$file ;; esac
 cd {repository}

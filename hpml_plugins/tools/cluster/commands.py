@@ -12,6 +12,7 @@ import click
 
 from hpml_plugins.cli import PATH, Settings, json_option, print_json, refuse_beside
 from hpml_plugins.errors import UsageError
+from hpml_plugins.host import make_host
 from hpml_plugins.model import Cell, Table
 from hpml_plugins.registry import EVERYTHING, read_registry
 from hpml_plugins.report import as_text
@@ -81,9 +82,8 @@ def submit(
     terminal, until it is done or interrupted. A job that meets its time limit, or whose node is
     preempted or fails, is restarted and continues where it stopped. Watch with `hpml jobs`.
     """
-    from hpml_plugins.asv import (
-        read_configuration,
-    )  # hpml jobs needs neither asv nor submitit
+    # hpml jobs needs neither asv nor submitit
+    from hpml_plugins.asv import read_configuration, refuse_unknown_patterns
     from hpml_plugins.tools.cluster import submit as submitting
 
     project = settings.registry.resolve().parent
@@ -98,7 +98,11 @@ def submit(
             f"no profile {profile!r}; there are {', '.join(registry.profiles)}"
         )
     conf = read_configuration(project / "asv.conf.json")
-    results = project / conf.results_dir
+    conf.benchmark_dir = str(project / conf.benchmark_dir)
+    conf.results_dir = str(project / conf.results_dir)
+    if bench:
+        refuse_unknown_patterns(bench, conf, make_host(registry))
+    results = Path(conf.results_dir)
     branches = [name or "" for name in conf.branches]
     cluster = find_cluster(project, file)
     jobs = Path(cluster.jobs)

@@ -21,6 +21,21 @@ FILE = "cluster.yaml"
 #: Characters that no value may contain: values are put into a script, one line each.
 _BREAKING = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
+#: Options of sbatch → the key of a target that gives it.
+_KEYS = {
+    "partition": "partition",
+    "constraint": "constraint",
+    "account": "account",
+    "qos": "qos",
+    "gpus-per-node": "gpus",
+    "cpus-per-task": "cpus",
+    "nodes": "nodes",
+    "time": "hours",
+    "signal": "warning",
+}
+#: Options on whose values `hpml jobs` relies.
+_OWN_OPTIONS = ("job-name", "output", "error", "dependency", "array", "chdir")
+
 Name = Annotated[
     str,
     Meta(
@@ -169,12 +184,7 @@ def _faults(target: Target) -> Iterator[tuple[str, str]]:
                     " cannot"
                 ),
             )
-    for option in target.options:
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", option):
-            yield (
-                "options",
-                f"{option!r} is no option of sbatch; write it without the two hyphens",
-            )
+    yield from _faults_of_options(target)
     try:
         shlex.split(target.python.command or "")
     except ValueError as error:
@@ -182,11 +192,42 @@ def _faults(target: Target) -> Iterator[tuple[str, str]]:
             "python",
             f"command {target.python.command!r} is not words of a shell: {error}",
         )
-    if target.python.venv and target.python.container:
-        yield "python", "either a venv or a container, not both"
+    if target.python.venv and (other := target.python.container or target.python.command):
+        what = "container" if other == target.python.container else "command"
+        yield "python", f"either a venv or a {what}, not both"
+    yield from _contradictions(target)
+
+
+def _faults_of_options(target: Target) -> Iterator[tuple[str, str]]:
+    for option, value in target.options.items():
+        if option in _KEYS:
+            yield "options", f"{option}: write the target's key {_KEYS[option]} instead"
+        if option in _OWN_OPTIONS:
+            yield "options", f"{option}: hpml submit gives sbatch its own"
+        if value is False:
+            yield "options", f"{option}: false is no value for sbatch; leave the option out"
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", option):
+            yield (
+                "options",
+                f"{option!r} is no option of sbatch; write it without the two hyphens",
+            )
+
+
+def _contradictions(target: Target) -> Iterator[tuple[str, str]]:
+    """Keys that exclude one another."""
     if target.side_by_side and target.nodes > 1:
         yield "nodes", "side_by_side is for one node"
+    if target.side_by_side and target.gpus == 0:
+        yield "gpus", "side_by_side needs a GPU"
     if target.executor == "local":
-        for key in ("partition", "constraint", "account", "qos", "options"):
+        for key in ("partition", "constraint", "account", "qos", "options", "cpus"):
             if getattr(target, key):
                 yield key, f"a local target has no {key}"
+        if target.nodes > 1:
+            yield "nodes", "a local target has one node"
+    elif target.warning >= 3600 * target.hours:
+        yield (
+            "hours",
+            f"the warning, {target.warning} s before the end, would come before the start of a job"
+            f" of {target.hours:g} hours",
+        )

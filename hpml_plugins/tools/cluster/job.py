@@ -23,6 +23,7 @@ from hpml_plugins.registry import EVERYTHING
 from hpml_plugins.run import MEASURED_NOTHING, NOT_WHOLE
 from hpml_plugins.store import lock_machine
 from hpml_plugins.suite import REFUSAL_VARIABLE
+from hpml_plugins.terminal import say
 from hpml_plugins.tools.cluster.jobs import COMMITS, JobState, Phase, read_file, write_file
 
 #: `asv run`'s exit status if a benchmark failed.
@@ -67,8 +68,17 @@ class AsvRun:
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
 
     def __call__(self) -> int:
-        """Run it. Returns asv's exit status; raises HpmlError with the reason if it could not
-        measure."""
+        """Run it. Returns asv's exit status; ends the process, with the reason in its log, if it
+        could not measure."""
+        try:
+            return self._measure()
+        except HpmlError as error:
+            say(f"hpml: {error}")
+            raise SystemExit(1) from None
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
+
+    def _measure(self) -> int:
         attempts = self._report("running")
         try:
             status, reason = self._run(resume=attempts > 1)

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from hpml_plugins.errors import HpmlError
+from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.git import why_git_refuses
 from hpml_plugins.host import make_host
 from hpml_plugins.model import Finding, GpuHealth, GpuUser, Node, counted
@@ -174,7 +174,10 @@ def diagnose(registry: Path) -> Iterator[Finding]:
         yield _tool("ncu", "Nsight Compute counts a kernel's operations and bytes")
         yield _tool("nvcc", "CUDA's compiler")
     yield _tool("mpirun", "benchmarks over MPI")
-    yield machine_file(node, results_folder(registry.resolve().parent))
+    try:
+        yield machine_file(node, results_folder(registry.resolve().parent))
+    except UsageError as error:
+        yield Finding("asv.conf.json", "broken", str(error))
     torch = _TorchFacts()
     first, *others = groups
     with ThreadPoolExecutor() as pool:

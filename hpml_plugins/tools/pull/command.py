@@ -16,6 +16,7 @@ import msgspec
 
 from hpml_plugins.asv import machine_file
 from hpml_plugins.cli import DRY_RUN, INTO, Positive
+from hpml_plugins.cli.results import show_changes
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model import Node
 from hpml_plugins.store import (
@@ -189,10 +190,16 @@ def command(address: str, name: str, into: Path, dry_run: bool, limit: float) ->
         renamed.mkdir()
         found = _Import(name, into, renamed)
         with _limited_time(limit, address):
-            found.add(fetch_results(address, scratch, found.skipped.append))
+            source = fetch_results(address, scratch, found.skipped.append)
+            if source.resolve() == into.resolve():
+                raise UsageError(
+                    f"{address} has the results to pull into; name another place"
+                )
+            found.add(source)
         report = merge_results([renamed], into, dry_run=dry_run)
     for line in [*report.conflicts, *found.skipped, *report.skipped]:
         # names of this command's own copies
         warn(line.replace(f"{renamed}/", "").replace(f"{scratch}/", ""))
+    show_changes(report)
     say(*report.describe())
     return 1 if found.skipped or report.skipped else 0

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from hpml_plugins.errors import HpmlError, describe
+from hpml_plugins.errors import HpmlError, describe, why_unreadable
 from hpml_plugins.git import run_git, why_failed
 from hpml_plugins.store import (
     DECLARATIONS,
@@ -202,7 +202,9 @@ def _object(address: str, name: str) -> dict[str, Any]:
     try:
         found = json.loads(_get(address, name))
     except (ValueError, RecursionError) as error:
-        raise HpmlError(f"cannot be read: {describe(error)}", f"{address}/{name}") from None
+        raise HpmlError(
+            f"cannot be read: {why_unreadable(error)}", f"{address}/{name}"
+        ) from None
     if not isinstance(found, dict):
         raise HpmlError("not a JSON object", f"{address}/{name}")
     return found
@@ -215,7 +217,9 @@ def _get(address: str, name: str) -> bytes:
         with urllib.request.urlopen(f"{address}/{name}", timeout=TIMEOUT) as answer:
             found: bytes = answer.read(MAX_FILE + 1)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise HpmlError(f"cannot be read: {describe(error)}", f"{address}/{name}") from None
+        raise HpmlError(
+            f"cannot be read: {why_unreadable(error)}", f"{address}/{name}"
+        ) from None
     if len(found) > MAX_FILE:
         raise HpmlError(f"larger than {MAX_FILE / 1e6:,.0f} MB", f"{address}/{name}")
     return found

@@ -546,8 +546,8 @@ def test_answers_say_what_nobody_can_know(results: Results) -> None:
     of_many = can_i_trust(rows, ["NVIDIA H200 ×1"], [0], 1234, {0: 41}, 2)
     assert of_many.strong == "NVIDIA H200 ×1: 1 of 41 cards per value."
     assert trust.rest == (
-        "1 of 1 values below rest on one card or node. 1,234 Records with values, every sample kept."
-        " 2 nodes with missing or stale results."
+        "1 of 1 values below rest on one card or node. 1,234 Records with values, every sample"
+        " kept. 2 nodes with missing or stale results."
     )
 
 

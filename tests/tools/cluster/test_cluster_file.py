@@ -92,6 +92,41 @@ BAD = {
         5,
         "side_by_side is for one node",
     ),
+    "an option that is a key": (
+        HEAD + "  - name: a\n    options: {gpus-per-node: 3}\n",
+        4,
+        "write the target's key gpus instead",
+    ),
+    "an option that hpml jobs relies on": (
+        HEAD + "  - name: a\n    options: {output: x}\n",
+        4,
+        "hpml submit gives sbatch its own",
+    ),
+    "an option that is false": (
+        HEAD + "  - name: a\n    options: {exclusive: false}\n",
+        4,
+        "leave the option out",
+    ),
+    "a warning before the start": (
+        HEAD + "  - name: a\n    hours: 1\n    warning: 7200\n",
+        4,
+        "would come before the start",
+    ),
+    "queues without a GPU": (
+        HEAD + "  - name: a\n    side_by_side: true\n    gpus: 0\n",
+        5,
+        "side_by_side needs a GPU",
+    ),
+    "nodes here": (
+        HEAD + "  - name: a\n    executor: local\n    nodes: 2\n",
+        5,
+        "a local target has one node",
+    ),
+    "two commands of Python": (
+        HEAD + "  - name: a\n    python: {venv: v, command: python3}\n",
+        4,
+        "either a venv or a command",
+    ),
     "a partition here": (
         HEAD + "  - {name: a, executor: local, partition: x}\n",
         3,

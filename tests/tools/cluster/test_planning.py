@@ -132,6 +132,24 @@ def test_a_dry_run_prints_the_scripts_and_submits_nothing(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
+    ("pattern", "refused"),
+    [
+        ("slow", ""),
+        ("slaw", "no benchmark matches 'slaw'; did you mean 'slow'?"),
+        ("(", "--bench '(' is not a regular expression"),
+    ],
+)
+def test_a_pattern_that_matches_no_benchmark_is_refused_before_the_job(
+    site: Site, pattern: str, refused: str
+) -> None:
+    site.cluster("version: 1\ntargets:\n  - {name: t, partition: p}\n")
+    settings = Settings(site.project.path / "registry.yaml")
+    done = CliRunner().invoke(submit, ["--dry-run", "--bench", pattern, "t"], obj=settings)
+    assert refused in str(done.exception or "")
+    assert bool(done.exception) == bool(refused)
+
+
+@pytest.mark.parametrize(
     ("named", "variable", "in_registry", "chosen"),
     [
         ((), "", "core", "core"),

@@ -321,7 +321,7 @@ def test_a_source_changes_no_declaration_of_ours(
 
 
 def test_a_name_must_be_one(pull: Callable[..., Result], theirs: Path) -> None:
-    for name in ("", "../x", "A", "a.b", "-a"):
+    for name in ("../x", "A", "a.b", "-a"):
         done = CliRunner().invoke(
             group, ["pull", str(theirs), f"--as={name}"], standalone_mode=False
         )
