@@ -77,6 +77,18 @@ def say(*lines: object, error: bool = False) -> None:
         os.close(nowhere)
 
 
+class CountedWarnings:
+    """Shows each warning of something left out, and counts them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, text: str) -> None:
+        """Show it."""
+        self.count += 1
+        warn(text)
+
+
 def warn(message: object) -> None:
     """Print a message of `hpml` to standard error."""
     say(f"hpml: {message}", error=True)

@@ -23,7 +23,7 @@ from hpml_plugins.cli.results import (
 )
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.git import find_commit
-from hpml_plugins.terminal import say, warn
+from hpml_plugins.terminal import CountedWarnings, say, warn
 
 if TYPE_CHECKING:
     from hpml_plugins.report.compare import Compared, RefusedComparison
@@ -91,9 +91,10 @@ def compare(
         measured.add(each.benchmark)
         return benchmark in (None, each.benchmark) and machine in (None, each.machine)
 
+    damage = CountedWarnings()
     known = KnownRecords.read(
         results,
-        warn,
+        damage,
         is_in_scope,
         lambda names: names.commit in commits or any(map(names.may_be, (a, b))),
     )
@@ -120,7 +121,7 @@ def compare(
         warn(line)
     status = 0
     if check:
-        status, counts = comparing.check(found, refused, one_sided)
+        status, counts = comparing.check(found, refused, one_sided, damage.count)
         say(counts, error=True)
     if form == "csv":
         say(*as_csv(as_table(found, formatted=False, refused=refused)).splitlines())

@@ -21,7 +21,7 @@ from hpml_plugins.cli import (
     read_results,
 )
 from hpml_plugins.errors import UsageError, nearest
-from hpml_plugins.terminal import say, warn
+from hpml_plugins.terminal import CountedWarnings, say, warn
 
 if TYPE_CHECKING:
     from hpml_plugins.model import Record
@@ -62,7 +62,8 @@ def export(file: Path, results: Path) -> int:
     """Write all Records to FILE as Parquet.
 
     The results of asv's own benchmarks are among them. DuckDB, pandas and similar tools read it. A
-    row is one metric of one Record.
+    row is one metric of one Record. Exit status 1 when something was left out because it is
+    damaged.
     """
     if file.suffix not in (".parquet", ".pq"):
         raise UsageError(
@@ -72,14 +73,15 @@ def export(file: Path, results: Path) -> int:
     from hpml_plugins.report.export import write_parquet
     from hpml_plugins.store import read_foreign, read_records
 
-    records = itertools.chain(read_records(results, warn), read_foreign(results))
+    left_out = CountedWarnings()
+    records = itertools.chain(read_records(results, left_out), read_foreign(results))
     if (first := next(records, None)) is None:
         raise UsageError(
             f"no Record under {results}; name the folder of results: --results"
         )
     records = itertools.chain([first], records)
     say(f"{file}: {counted(write_parquet(records, file), 'row')}")
-    return 0
+    return 1 if left_out.count else 0
 
 
 @click.command()

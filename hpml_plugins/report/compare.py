@@ -242,14 +242,18 @@ def describe_one_sided(a: Side, b: Side, records: Iterable[Outcome]) -> str:
 
 
 def check(
-    found: Iterable[Compared], refused: Sequence[RefusedComparison], one_sided: str
+    found: Iterable[Compared],
+    refused: Sequence[RefusedComparison],
+    one_sided: str,
+    damaged: int = 0,
 ) -> tuple[int, str]:
     """The exit status of `hpml compare --check`, and its counts. 1: something is worse.  3: nothing
     is worse, but something could not be judged: AMBIGUOUS, undecided within bounds wider than
     HIDDEN, worse while other processes ran, with another definition, not finite, or measured on one
     side only.  0: otherwise.
 
-    one_sided: see `describe_one_sided`.
+    one_sided: see `describe_one_sided`.  damaged: the number of lines and files of results that
+    cannot be read.
     """
     found = list(found)
     counts = Counter((each.difference.verdict, each.is_busy) for each in found)
@@ -263,6 +267,8 @@ def check(
         **Counter(each.kind for each in refused),
     }
     parts = [f"{count} {what}" for what, count in not_judged.items() if count]
+    if damaged:
+        parts.append(f"{damaged} damaged in the results")
     if one_sided:
         parts.append(one_sided)
     told = [f"{counted(worse, 'value')} worse"] if worse else []

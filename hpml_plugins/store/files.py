@@ -104,7 +104,7 @@ def results_folder(project: Path) -> Path:
     try:
         found = _parse_with_comments(file.read_text(encoding="utf-8"))
         place = found.get("results_dir", "results")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         place = "results"
     except AttributeError:
         raise UsageError("it is not a JSON object", str(file)) from None

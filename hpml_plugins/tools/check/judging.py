@@ -300,9 +300,10 @@ def _measured(
         )
     if measured:
         others = "; --all measures the others" if chosen < total else ""
-        yield Finding(
-            benchmark.name, "ok", f"{measured} of {total} points measured{others}"
-        )
+        relaxed = any(each.relaxed and each.status == "ok" for each in plain)
+        without = ", without the GPUs that it requires" if relaxed else ""
+        told = f"{measured} of {total} points measured{without}{others}"
+        yield Finding(benchmark.name, "ok", told)
     unfinished = sum(each.status == "unfinished" for each in plain)
     if (left := chosen - len(plain) + unfinished) > 0:
         yield Finding(

@@ -42,7 +42,12 @@ class Budgets:
     """
 
     def __init__(self, words: Sequence[str], entries: Sequence[PluginEntry] = ()) -> None:
-        asked = dict(map(_parse, words))
+        parsed = list(map(_parse, words))
+        asked = dict(parsed)
+        if len(asked) < len(parsed):
+            names = [name for name, _ in parsed]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise UsageError(f"--budget is given twice for {twice or 'all'}; leave out one")
         self._default = asked.pop("", DEFAULT_BUDGET)
         self._asked = asked.keys()
         self._percent: dict[str, float] = {}

@@ -130,6 +130,9 @@ def command(
     for pattern in bench:
         regular_expression(pattern, "--bench")
     markdown, svg, record = map(_prepare_file, (markdown, svg, record))
+    files = [file for file in (markdown, svg, record) if file]
+    if len(files) > len(set(files)):
+        raise UsageError("--markdown, --svg and --record need files of their own")
     os.chdir(settings.registry.resolve().parent)
     if profile:
         os.environ[PROFILE_VARIABLE] = profile

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from hpml_plugins.asv import machine_file
-from hpml_plugins.cli import DRY_RUN, INTO, Positive
+from hpml_plugins.cli import DRY_RUN, INTO
 from hpml_plugins.cli.results import show_changes
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model import Node
@@ -33,13 +33,14 @@ from hpml_plugins.store import (
     stored_rounds,
     walk_results,
 )
+from hpml_plugins.run import parse_limit
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say, warn
 from hpml_plugins.tools.pull.sources import PLACES, fetch_results
 
 MACHINE = "machine.json"
-#: Default time limit of a source, s.
-LIMIT = 600.0
+#: Default time limit of a source.
+LIMIT = "10min"
 
 
 class _Import:
@@ -168,12 +169,13 @@ def _limited_time(seconds: float, address: str) -> Iterator[None]:
 @DRY_RUN
 @click.option(
     "--limit",
-    type=Positive(),
+    "limit_text",
+    metavar="TIME",
     default=LIMIT,
     show_default=True,
-    help="Time limit for fetching and reading all of it, in seconds.",
+    help="End after this time, nothing merged; 9min, 540s, 1h.",
 )
-def command(address: str, name: str, into: Path, dry_run: bool, limit: float) -> int:
+def command(address: str, name: str, into: Path, dry_run: bool, limit_text: str) -> int:
     """Merge the results of another repository.
 
     ADDRESS is a git repository, whose newest commit has the results, a folder, or a site that
@@ -185,6 +187,7 @@ def command(address: str, name: str, into: Path, dry_run: bool, limit: float) ->
         raise UsageError(
             f"--as {name!r}: use lower-case letters, digits and -, such as 'other-lab'"
         )
+    limit = parse_limit(limit_text, "--limit")
     with temporary_folder("hpml-pull-") as scratch:
         renamed = scratch / "renamed"
         renamed.mkdir()

@@ -320,6 +320,16 @@ def test_a_source_changes_no_declaration_of_ours(
     assert json.loads(Path("results/benchmarks.json").read_text())[DECLARED["name"]] == ours
 
 
+def test_the_project_itself_is_no_source(
+    pull: Callable[..., Result], theirs: Path, tmp_path: Path
+) -> None:
+    pull(theirs)
+    before = sorted(Path("results").rglob("*"))
+    done = CliRunner().invoke(group, ["pull", "results", "--as=x"], standalone_mode=False)
+    assert "has the results to pull into" in str(done.exception)
+    assert sorted(Path("results").rglob("*")) == before
+
+
 def test_a_name_must_be_one(pull: Callable[..., Result], theirs: Path) -> None:
     for name in ("../x", "A", "a.b", "-a"):
         done = CliRunner().invoke(
