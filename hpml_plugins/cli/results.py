@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hpml_plugins.store import CommitOrder
     from hpml_plugins.store.merge import Merge
 
-#: The most points of each kind that `hpml merge` lists before it asks.
-MOST_SHOWN = 20
 RESULTS = click.option(
     "--results",
     type=PATH,
@@ -109,7 +107,7 @@ def merge(folders: tuple[Path, ...], into: Path, dry_run: bool, yes: bool) -> in
         _ask_before_changes(merge_results(folders, into, dry_run=True))
     report = merge_results(folders, into, dry_run=dry_run)
     if dry_run or yes:
-        show_changes(report)
+        say(*report.list_changes())
     for conflict in report.conflicts:
         warn(conflict)
     for skipped in report.skipped:
@@ -123,27 +121,13 @@ def _ask_before_changes(planned: Merge) -> None:
     terminal, or Abort."""
     if not planned.consequences:
         return
-    show_changes(planned)
+    say(*planned.list_changes())
     if not sys.stdin.isatty():
         raise UsageError(
             f"the merge would cause {planned.consequences}; nothing was merged; use --yes to"
             " merge anyway"
         )
     click.confirm(f"{planned.consequences}. Merge?", abort=True)
-
-
-def show_changes(planned: Merge) -> None:
-    """Name the points that a merge retracts, changes or disputes."""
-    kinds = (
-        ("retracted", planned.retracted),
-        ("changed", planned.changed),
-        ("conflict", planned.disputed),
-    )
-    for kind, points in kinds:
-        for point in points[:MOST_SHOWN]:
-            say(f"{kind}: {point}")
-        if len(points) > MOST_SHOWN:
-            say(f"{kind}: {len(points) - MOST_SHOWN} more")
 
 
 @click.command()

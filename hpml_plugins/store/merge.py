@@ -45,6 +45,9 @@ from hpml_plugins.store.records import (
 #: The files of a results folder, and their depth.
 _RESULTS = ((DECLARATIONS, 1), ("*.json", 2), (f"{RECORDS}/*.jsonl", 3))
 
+#: The most changed points of each kind that are listed.
+MOST_LISTED = 20
+
 
 def find_results(folder: Path) -> Path:
     """The results folder to use: that of the project in the folder, or the folder itself. Raises
@@ -163,6 +166,19 @@ class Merge:
         points = counted(len(self.changed), "point")
         conflicts = counted(len(self.disputed), "conflict")
         return f"{retractions}, {points} changed, {conflicts}"
+
+    def list_changes(self) -> Iterator[str]:
+        """The stored points that are changed, one line each; of many of a kind, the first."""
+        kinds = (
+            ("retracted", self.retracted),
+            ("changed", self.changed),
+            ("conflict", self.disputed),
+        )
+        for kind, points in kinds:
+            for point in points[:MOST_LISTED]:
+                yield f"{kind}: {point}"
+            if len(points) > MOST_LISTED:
+                yield f"{kind}: {len(points) - MOST_LISTED} more"
 
     def describe(self) -> Iterator[str]:
         """One line each: the new Records of each machine, their effects on others, and how many

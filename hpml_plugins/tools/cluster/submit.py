@@ -10,7 +10,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -122,13 +123,28 @@ def submit(
         target.name, target.machine_name, target.executor, socket.gethostname()
     )
     try:
-        job = executor.submit(_asv_run(target, request, folder))
+        with _errors_into(folder / "controller.log") if local else nullcontext():
+            job = executor.submit(_asv_run(target, request, folder))
     except (FailedJobError, FailedSubmissionError, OSError) as error:
         problem = one_line(str(error))
         write_file(folder, replace(order, problem=problem))
         raise UsageError(f"target {target.name!r} was refused: {problem}") from None
     write_file(folder, replace(order, id=job.job_id))
     return folder, job
+
+
+@contextmanager
+def _errors_into(path: Path) -> Iterator[None]:
+    """Have processes that are started meanwhile write their errors to that file: submitit's
+    controller of a local job ends with a traceback when the terminal interrupts it."""
+    kept = os.dup(2)
+    try:
+        with path.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def new_folder(jobs: Path, target: str) -> Path:

@@ -129,10 +129,7 @@ def command(
         raise UsageError(f"--page {page!r} is not a web address")
     for pattern in bench:
         regular_expression(pattern, "--bench")
-    markdown, svg, record = map(_prepare_file, (markdown, svg, record))
-    files = [file for file in (markdown, svg, record) if file]
-    if len(files) > len(set(files)):
-        raise UsageError("--markdown, --svg and --record need files of their own")
+    markdown, svg, record = _prepare_files(markdown, svg, record)
     os.chdir(settings.registry.resolve().parent)
     if profile:
         os.environ[PROFILE_VARIABLE] = profile
@@ -176,12 +173,14 @@ def command(
     return NOT_JUDGED if result.not_judged else 0
 
 
-def _prepare_file(path: Path | None) -> Path | None:
-    """An absolute path, in an existing folder."""
-    if path is None:
-        return None
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path.absolute()
+def _prepare_files(*paths: Path | None) -> list[Path | None]:
+    """Absolute paths, in existing folders. Raises UsageError for one that is given twice."""
+    given = [path.absolute() for path in paths if path]
+    if len(given) > len(set(given)):
+        raise UsageError("--markdown, --svg and --record need files of their own")
+    for path in given:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return [path and path.absolute() for path in paths]
 
 
 def _repeat_command(

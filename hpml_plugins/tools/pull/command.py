@@ -16,9 +16,9 @@ import msgspec
 
 from hpml_plugins.asv import machine_file
 from hpml_plugins.cli import DRY_RUN, INTO
-from hpml_plugins.cli.results import show_changes
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model import Node
+from hpml_plugins.run import parse_limit
 from hpml_plugins.store import (
     DECLARATIONS,
     MAX_RECORDS,
@@ -33,7 +33,6 @@ from hpml_plugins.store import (
     stored_rounds,
     walk_results,
 )
-from hpml_plugins.run import parse_limit
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say, warn
 from hpml_plugins.tools.pull.sources import PLACES, fetch_results
@@ -203,6 +202,5 @@ def command(address: str, name: str, into: Path, dry_run: bool, limit_text: str)
     for line in [*report.conflicts, *found.skipped, *report.skipped]:
         # names of this command's own copies
         warn(line.replace(f"{renamed}/", "").replace(f"{scratch}/", ""))
-    show_changes(report)
-    say(*report.describe())
+    say(*report.list_changes(), *report.describe())
     return 1 if found.skipped or report.skipped else 0

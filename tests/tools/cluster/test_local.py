@@ -113,8 +113,9 @@ def test_what_ends_a_submission_cancels_its_job_and_waits_for_its_end(
     assert job.cancelled and job.looked == 4
 
 
-def test_a_submission_that_is_terminated_with_its_group_leaves_no_process(
-    site: Site,
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_submission_that_is_ended_with_its_group_leaves_no_process_and_no_traceback(
+    site: Site, number: signal.Signals
 ) -> None:
     site.cluster("version: 1\ntargets:\n  - {name: desk, executor: local}\n")
     slow = {**os.environ, "TOY_SECONDS": "5"}
@@ -123,15 +124,18 @@ def test_a_submission_that_is_terminated_with_its_group_leaves_no_process(
         command,
         cwd=site.project.path,
         env=slow,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         start_new_session=True,
     ) as run:
         wait_for(
             lambda: any(site.project.path.glob("results/desk/.lock")),
             "a run that has locked its machine",
         )
-        os.killpg(run.pid, signal.SIGTERM)
-        assert run.wait(PATIENCE) == 128 + signal.SIGTERM
+        os.killpg(run.pid, number)
+        output, _ = run.communicate(timeout=PATIENCE)
+        assert run.returncode == 128 + number and "Traceback" not in output
     wait_until_gone(site.project.path)
 
 
