@@ -143,6 +143,8 @@ def unwritable(error: OSError, path: object = "") -> Unwritable | None:
     where = os.fsdecode(where) if isinstance(where, (str, bytes)) else str(where)
     if os.access(where, os.F_OK) and not os.access(where, os.R_OK):
         return Unwritable(f"cannot be read: {error.strerror}; fix permissions", where)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return Unwritable(f"cannot be used: {error.strerror}; fix permissions", where)
     fix = (
         "choose a shorter name"
         if error.errno == errno.ENAMETOOLONG

@@ -184,12 +184,17 @@ def retract(
     measure the point again, for example with `asv run --skip-existing`, which treats it as not
     measured. Exit status 1 if some Records, which are listed, cannot be written to asv's own files.
     """
+    from hpml_plugins.model.checking import MOST_TEXT
     from hpml_plugins.model.rounds import retract as retraction_of
     from hpml_plugins.store import append_record, lock_machine, project
 
     reason = " ".join(reason.split())
     if not reason:
         raise UsageError("--reason is empty; say what is wrong with the Record")
+    if len(reason) > MOST_TEXT:
+        raise UsageError(
+            f"--reason has {len(reason):,} characters; the most are {MOST_TEXT:,}"
+        )
     refuse_unknown_machine(results, machine)
     found = _find_records(results, name, choices, commit=commit, machine=machine, run=run)
     measured = [(path, record) for path, record in found if record.status == "ok"]
