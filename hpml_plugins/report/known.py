@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +12,8 @@ from hpml_plugins.analysis.reference import References
 from hpml_plugins.analysis.variability import Place, fill_in_spreads
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.reading import Outcome, read_stored, stored_record
-from hpml_plugins.store import foreign_declarations
+from hpml_plugins.store import DECLARATIONS, read_object_or_empty
+from hpml_plugins.store.declarations import read_declarations
 
 
 class Names(NamedTuple):
@@ -28,8 +29,10 @@ class Names(NamedTuple):
 
 
 class KnownRecords:
-    """What is kept of Records, with the spreads of their values, estimated from all of them: a
-    million take some hundred MB.
+    """What is kept of Records, with the spreads of their values: a million take some hundred MB.
+
+    Spreads are estimated from all Records of the declared versions, as on the pages; if Records of
+    other versions are requested, theirs from all Records.
 
     names: all in scope.  records: the requested ones in scope, in the order given.
     """
@@ -39,12 +42,14 @@ class KnownRecords:
         kept: Iterable[tuple[Outcome, Record | None]],
         is_in_scope: Callable[[Outcome], bool],
         is_asked: Callable[[Names], bool],
+        versions: Mapping[str, str] = {},
     ) -> None:
-        """kept: with the whole Record if it was read; it must be given for one without a file."""
+        """kept: with the whole Record if it was read; it must be given for one without a file.
+        versions: the declared one of each benchmark."""
         self.records: list[Outcome] = []
         self.names: dict[Names, bool] = {}
         self._without_file: dict[int, Record] = {}
-        points: dict[tuple[str, Place], list[MeasuredValue]] = {}
+        points: dict[tuple[str, str, Place], list[MeasuredValue]] = {}
         references = References()
         for outcome, record in kept:
             if is_in_scope(outcome):
@@ -59,10 +64,21 @@ class KnownRecords:
                 references.add(record or stored_record(outcome))
             for name, reading in outcome.readings.items():
                 place = Place(outcome.benchmark, outcome.point, name)
-                points.setdefault((outcome.machine, place), []).append(reading)
-        fill_in_spreads(
-            ((place, readings) for (_, place), readings in points.items()), references
-        )
+                key = (outcome.machine, outcome.version, place)
+                points.setdefault(key, []).append(reading)
+
+        def is_declared(benchmark: str, version: str) -> bool:
+            return versions.get(benchmark, version) == version
+
+        declared = [
+            (place, readings)
+            for (_, version, place), readings in points.items()
+            if is_declared(place.benchmark, version)
+        ]
+        if not all(is_declared(each.benchmark, each.version) for each in self.records):
+            every = ((place, readings) for (*_, place), readings in points.items())
+            fill_in_spreads(every, references)
+        fill_in_spreads(declared, references)
 
     @classmethod
     def read(
@@ -73,9 +89,14 @@ class KnownRecords:
         is_asked: Callable[[Names], bool],
     ) -> KnownRecords:
         """Those of a results folder, including those of foreign benchmarks."""
-        stored = read_stored(results, foreign_declarations(results), on_damage, keeps=True)
+        declared = read_declarations(read_object_or_empty(results / DECLARATIONS))
+        foreign = {name: each for name, each in declared.items() if not each.is_ours}
+        versions = {
+            each.benchmark: each.version for each in declared.values() if each.is_ours
+        }
+        stored = read_stored(results, foreign, on_damage, keeps=True)
         kept = ((outcome, record) for outcome, _, record in stored)
-        return cls(kept, is_in_scope, is_asked)
+        return cls(kept, is_in_scope, is_asked, versions)
 
     @classmethod
     def of(cls, records: Sequence[Record], others: Sequence[Record] = ()) -> KnownRecords:

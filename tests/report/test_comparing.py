@@ -35,6 +35,7 @@ from hpml_plugins.report.compare import (
 )
 from hpml_plugins.report.known import KnownRecords
 from hpml_plugins.report.points import format_samples
+from hpml_plugins.report.reading import Outcome
 from hpml_plugins.store import append_record, read_records, record_file
 
 OLD, NEW = "a" * 40, "b" * 40
@@ -581,6 +582,28 @@ def test_a_check_tells_worse_from_what_could_not_be_judged(
     found_status, told = check(found, refused, one_sided)
     assert found_status == status
     assert said in told
+
+
+def test_an_older_version_says_nothing_of_how_far_the_declared_one_varies() -> None:
+    calm = [record("m", NEW, 1.0 + n / 1000, run=f"r{n}") for n in range(4)]
+    wild = [
+        msgspec.structs.replace(record("m", OLD, 1.0 + n, run=f"o{n}"), version="0")
+        for n in range(4)
+    ]
+
+    def spread(records: list[Record], asked: str = NEW) -> float:
+        known = KnownRecords(
+            [(Outcome.of(each), each) for each in records],
+            lambda _: True,
+            lambda names: names.commit == asked,
+            {"toy": "1"},
+        )
+        found = known.records[0].readings["time"].spread
+        assert found
+        return found.same_card
+
+    assert spread([*calm, *wild]) == spread(calm)
+    assert spread([*calm, *wild], OLD) > 10 * spread(calm)
 
 
 @pytest.mark.parametrize(
