@@ -271,7 +271,15 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
 
 #: Benchmarks whose Records from before continuous load at settled clocks are some per cent faster:
 #: the card rested while their long steps were launched.
-RESTED = ("lm_prefill",)
+RESTED = (
+    "lm_explained",
+    "lm_prefill",
+    "lm_training",
+    "lm_training_fused",
+    "lm_training_ranks",
+)
+#: The end of the code of their later Records.
+CONTINUOUS = " continuous load"
 #: The classes of GPU steps that the card did not throttle. They have the same rate in both regimes,
 #: so a point at which only some cards throttle has one mean.
 _UNTHROTTLED = (Physics.STREAMING, Physics.MEMORY_BOUND, Physics.NEVER_THROTTLED)
@@ -390,7 +398,7 @@ def code_of(record: Record) -> str:
     code = f"{measuring_code(record)} {source.get('package', '')} {record.environment} {problem}"
     loads = (each.info.get("load") for each in metrics.values())
     is_other = record.benchmark in RESTED and "continuous" in loads
-    return f"{code} continuous load" if is_other else code
+    return f"{code}{CONTINUOUS}" if is_other else code
 
 
 def card_of(record: Record) -> str:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hpml_plugins.analysis.measured import MeasuredValue, Values
+from hpml_plugins.analysis.measured import CONTINUOUS, MeasuredValue, Values
 from hpml_plugins.analysis.physics import MOST_THROTTLED, Physics
 from hpml_plugins.analysis.segments import BUSY
 from hpml_plugins.analysis.variance import p_value, student_quantile
@@ -451,10 +451,13 @@ def _judged(found: Difference, adjusted: float) -> Difference:
 def why_not_judged(a: MeasuredValue, b: MeasuredValue) -> str:
     """Why two values cannot be part of one history, or "".
 
-    A value sampled while the card throttled is neither boost nor sustained.
+    A value sampled while the card throttled is neither boost nor sustained. Long steps were faster
+    while the card rested between them.
     """
     if (a.physics is Physics.THROTTLED) != (b.physics is Physics.THROTTLED):
         return "one side throttled"
+    if a.code.endswith(CONTINUOUS) != b.code.endswith(CONTINUOUS):
+        return "on one side the card rested between the steps"
     return ""
 
 

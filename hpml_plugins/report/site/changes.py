@@ -390,7 +390,7 @@ def find_suspected(
     readings, or of at least ENOUGH_WITH_INTERVAL: with two readings it is unknown which one is the
     outlier. A series that is no longer measured has no next run. Also returns how many series are
     left out as "old" or "young" for these two reasons, and as "unclear" if the two values are not
-    compared because a card throttled.
+    compared because of how they were timed (`why_not_judged`).
 
     known: `MeasuredSeries.place` of confirmed changes.
     """
@@ -420,9 +420,9 @@ def find_suspected(
     for (shift, usual, newest), found in zip(suspects, compared, strict=True):
         name = shift.series.metric.metric
         differ = shift.change.before != shift.change.after
-        if differ and why_not_judged(usual[name], newest[name]):
-            left_out["unclear"] += 1
-        if found.p is None or next(chances) >= SUSPICION_RATE:
+        is_unclear = bool(differ and why_not_judged(usual[name], newest[name]))
+        left_out["unclear"] += is_unclear
+        if found.p is None or next(chances) >= SUSPICION_RATE or is_unclear:
             continue
         if found.ratio and abs(found.ratio - 1) > SUSPECTED:
             bound = found.undirected.full_wording(shift.series.metric.unit)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from records import a_value
 
 from hpml_plugins.analysis.levels import Level, Levels, Readings
-from hpml_plugins.analysis.measured import EXACT, MeasuredValue
+from hpml_plugins.analysis.measured import CONTINUOUS, EXACT, MeasuredValue
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variance import Spread
 from hpml_plugins.report.reading import Hardware, Machine, TrackedBenchmark, TrackedMetric
@@ -211,6 +211,22 @@ def test_what_is_left_out_is_counted_by_its_reason() -> None:
         for n in range(16)
     ]
     assert Readings.of(line).left_out == {"one side throttled": 11}
+
+
+def test_values_from_before_continuous_load_are_not_of_the_same_history() -> None:
+    """Long steps were faster while the card rested between them."""
+    line = [
+        (
+            n,
+            replace(
+                reading(1.0 if n < 5 else 1.1), code="c" if n < 5 else f"c{CONTINUOUS}"
+            ),
+        )
+        for n in range(10)
+    ]
+    judged = Readings.of(line)
+    assert judged.revisions.tolist() == [5, 6, 7, 8, 9]
+    assert judged.left_out == {"on one side the card rested between the steps": 5}
 
 
 def busy(value: float) -> MeasuredValue:
