@@ -280,6 +280,13 @@ def _regime(record: Record) -> str:
     return "throttled" if record.throttled else "not throttled"
 
 
+def _load(record: Record) -> str:
+    """Whether the card rested between groups of steps, where clocks settled."""
+    if _regime(record) != "sustained":
+        return ""
+    return _info("load")(record) or "with rests"
+
+
 #: Name → the fact in words; empty if the Record lacks it. These are facts of a machine:
 _MACHINE_FACTS: dict[str, Callable[[Record], str]] = {
     "card": lambda record: _joined(_digits(gpu.get("uuid")) for gpu in record.gpus),
@@ -308,5 +315,6 @@ _FACTS: dict[str, Callable[[Record], str]] = {
     ),
     "rounds": lambda record: str(record.measured_rounds) if record.status == "ok" else "",
     "regime": _regime,
+    "load": _load,
     "timer": _info("timer"),
 }

@@ -421,7 +421,8 @@ def find_suspected(
         name = shift.series.metric.metric
         differ = shift.change.before != shift.change.after
         is_unclear = bool(differ and why_not_judged(usual[name], newest[name]))
-        left_out["unclear"] += is_unclear
+        if is_unclear:
+            left_out["unclear"] += 1
         if found.p is None or next(chances) >= SUSPICION_RATE or is_unclear:
             continue
         if found.ratio and abs(found.ratio - 1) > SUSPECTED:
