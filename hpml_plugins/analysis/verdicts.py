@@ -35,6 +35,7 @@ NOTHING_REPEATED = "no repeated runs show how much a value at or below 0 varies"
 DIFFERENT_PROBLEMS = "different problems: "
 NO_DIRECTION = "neither direction is better"
 UNKNOWN_SPREAD = "its variation is unknown"
+OTHER_LOAD = "on one side the card rested between the steps"
 NO_SECOND_CARD = "its variation between cards is unknown"
 
 
@@ -214,6 +215,8 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
         return Difference(
             "SAME", 1.0 if positive else None, direction=direction, change=change
         )
+    if _is_other_load(a, b):
+        return dataclasses.replace(unjudged, reason=OTHER_LOAD)
     if exact and ratio and abs(ratio - 1) <= COUNTED_MARGIN:
         return dataclasses.replace(unjudged, verdict="SAME")
     if exact:
@@ -456,9 +459,11 @@ def why_not_judged(a: MeasuredValue, b: MeasuredValue) -> str:
     """
     if (a.physics is Physics.THROTTLED) != (b.physics is Physics.THROTTLED):
         return "one side throttled"
-    if a.code.endswith(CONTINUOUS) != b.code.endswith(CONTINUOUS):
-        return "on one side the card rested between the steps"
-    return ""
+    return OTHER_LOAD if _is_other_load(a, b) else ""
+
+
+def _is_other_load(a: MeasuredValue, b: MeasuredValue) -> bool:
+    return a.code.endswith(CONTINUOUS) != b.code.endswith(CONTINUOUS)
 
 
 def common_direction(a: MeasuredValue, b: MeasuredValue) -> str | None:

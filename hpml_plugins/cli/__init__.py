@@ -135,7 +135,6 @@ class _PathType(click.Path):
         return path
 
 
-#: Parameter types: a file or a folder, and a file only.
 class _RecordsType(_PathType):
     """A file to which Records are appended: new, empty, or one of Records."""
 
@@ -155,6 +154,7 @@ class _RecordsType(_PathType):
         return path
 
 
+#: Parameter types: a file or a folder, a file only, and a file of Records.
 PATH = _PathType(path_type=Path)
 RECORDS = _RecordsType(path_type=Path, dir_okay=False)
 FILE = _PathType(path_type=Path, dir_okay=False)

@@ -42,6 +42,7 @@ LONGEST_SLEEP = 0.1
 #: s: a call at least this long is a whole step of a program, which users repeat in a loop; that
 #: shorter ones take longer to launch than to run is known.
 WHOLE_STEP = 1e-3
+#: Info of samples whose launch could not be hidden.
 NOT_HIDDEN = (
     "visible: launching takes longer than the longest sleep, or the step waits for the GPU,"
     " or launches more than can be queued"

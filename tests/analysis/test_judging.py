@@ -9,12 +9,18 @@ import pytest
 from msgspec.structs import replace
 from records import a_value
 
-from hpml_plugins.analysis.measured import EXACT, MeasuredValue, mean_over_cards
+from hpml_plugins.analysis.measured import (
+    CONTINUOUS,
+    EXACT,
+    MeasuredValue,
+    mean_over_cards,
+)
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variance import Spread
 from hpml_plugins.analysis.verdicts import (
     NO_SECOND_CARD,
     NOTHING_REPEATED,
+    OTHER_LOAD,
     Difference,
     ValuePair,
     compare_values,
@@ -39,6 +45,12 @@ def value(
 def compare(a: MeasuredValue, b: MeasuredValue) -> Difference:
     (found,) = compare_values([ValuePair("", {"": a}, {"": b}, "")])
     return found
+
+
+def test_a_step_is_not_compared_with_one_between_which_the_card_rested() -> None:
+    found = compare(value(1.0), value(1.07, code=f"c{CONTINUOUS}"))
+    assert (found.verdict, found.reason) == ("AMBIGUOUS", OTHER_LOAD)
+    assert found.ratio == pytest.approx(1.07)
 
 
 def counted(number: float, direction: str | None = "lower") -> MeasuredValue:
