@@ -144,7 +144,9 @@ def unwritable(error: OSError, path: object = "") -> Unwritable | None:
     if os.access(where, os.F_OK) and not os.access(where, os.R_OK):
         return Unwritable(f"cannot be read: {error.strerror}; fix permissions", where)
     if error.errno in (errno.EACCES, errno.EPERM):
-        return Unwritable(f"cannot be used: {error.strerror}; fix permissions", where)
+        return Unwritable(
+            f"cannot be read or written: {error.strerror}; fix permissions", where
+        )
     fix = (
         "choose a shorter name"
         if error.errno == errno.ENAMETOOLONG
@@ -227,6 +229,8 @@ def why_unreadable(error: BaseException) -> str:
     reason = getattr(error, "reason", None)  # of a urllib.error.URLError
     if isinstance(reason, OSError):
         error = reason
+    elif isinstance(reason, str) and hasattr(error, "code"):  # a urllib.error.HTTPError
+        return f"HTTP {error.code} {reason}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, UnicodeError):
@@ -234,7 +238,8 @@ def why_unreadable(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "nested too deep"
     if isinstance(error, ValueError):
-        return f"it is not JSON: {one_line(str(error)).removeprefix('<string>:')}"
+        text = re.sub(r"^<string>:(\d+) ", r"line \1: ", one_line(str(error)))
+        return f"it is not JSON: {text}"
     return describe(error)
 
 

@@ -78,14 +78,18 @@ def say(*lines: object, error: bool = False) -> None:
 
 
 class CountedWarnings:
-    """Shows each warning of something left out, and counts them."""
+    """Shows each warning of something left out, and counts them.
 
-    def __init__(self) -> None:
+    places: the texts of which a warning must have one to be counted; without any, all count.
+    """
+
+    def __init__(self, places: Sequence[str] = ()) -> None:
         self.count = 0
+        self._places = places
 
     def __call__(self, text: str) -> None:
         """Show it."""
-        self.count += 1
+        self.count += not self._places or any(place in text for place in self._places)
         warn(text)
 
 

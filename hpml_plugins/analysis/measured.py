@@ -72,10 +72,11 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
     boost.  code: see `code_of`.  card: see `card_of`.  hardware: see `hardware_of`.  started: Unix
     time, s.  rounds: see `_variance_by_rounds`.  several_rounds: whether it is the median of
     several rounds.  timing: see `signature`; metrics with the same signature belong to one timing.
-    run: the Record's.  spent: of an energy: see `_spent`; else 0.  reference: the natural logarithm
-    of the time of the reference step of its class and visit, negative for a rate; None without
-    one.  adjusted: see `hpml_plugins.analysis.reference`.  levels: the result of each card, for
-    several Records.  spread: see `fill_in_spreads`; None for values that are not above 0.
+    run: the Record's.  load: of the long steps of RESTED at settled clocks: whether the card rested
+    between them; else "".  spent: of an energy: see `_spent`; else 0.  reference: the natural
+    logarithm of the time of the reference step of its class and visit, negative for a rate; None
+    without one.  adjusted: see `hpml_plugins.analysis.reference`.  levels: the result of each card,
+    for several Records.  spread: see `fill_in_spreads`; None for values that are not above 0.
     unlike_runs: the number of runs left out of the mean because most cards have another class.
     scatter: for values not above 0, the variance of another run and its degrees of freedom; None if
     no run was repeated.
@@ -105,6 +106,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
     adjusted: Adjusted | None = None
     unlike_runs: int = 0
     spent: float = 0.0
+    load: str = ""
 
     @classmethod
     def of(cls, record: Record, name: str) -> MeasuredValue:
@@ -159,6 +161,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
             boosted=boosted,
             timing=timing,
             spent=_spent(metric),
+            load=_load_of(record, metric),
             **common,
         )
 
@@ -269,8 +272,10 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
     )
 
 
-#: Benchmarks whose Records from before continuous load at settled clocks are some per cent faster:
-#: the card rested while their long steps were launched.
+#: The load at settled clocks, in the info of samples; earlier ones have none.
+CONTINUOUS = "continuous"
+#: Benchmarks whose samples from before continuous load are some per cent faster: the card rested
+#: while their long steps were launched.
 RESTED = (
     "lm_explained",
     "lm_prefill",
@@ -278,8 +283,6 @@ RESTED = (
     "lm_training_fused",
     "lm_training_ranks",
 )
-#: The end of the code of their later Records.
-CONTINUOUS = " continuous load"
 #: The classes of GPU steps that the card did not throttle. They have the same rate in both regimes,
 #: so a point at which only some cards throttle has one mean.
 _UNTHROTTLED = (Physics.STREAMING, Physics.MEMORY_BOUND, Physics.NEVER_THROTTLED)
@@ -397,8 +400,15 @@ def code_of(record: Record) -> str:
     ]
     code = f"{measuring_code(record)} {source.get('package', '')} {record.environment} {problem}"
     loads = (each.info.get("load") for each in metrics.values())
-    is_other = record.benchmark in RESTED and "continuous" in loads
-    return f"{code}{CONTINUOUS}" if is_other else code
+    is_other = record.benchmark in RESTED and CONTINUOUS in loads
+    return f"{code} {CONTINUOUS} load" if is_other else code
+
+
+def _load_of(record: Record, metric: MetricSamples) -> str:
+    """See `MeasuredValue`."""
+    if record.benchmark not in RESTED or not metric.settled:
+        return ""
+    return CONTINUOUS if metric.info.get("load") == CONTINUOUS else "with rests"
 
 
 def card_of(record: Record) -> str:

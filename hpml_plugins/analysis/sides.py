@@ -103,7 +103,8 @@ class SideRuns(Generic[Origin]):
         newest = self.newest.values.get(name, value)
         if newest.direction == value.direction:
             return value
-        return replace(value, direction=newest.direction)
+        boosted = value.boosted and replace(value.boosted, direction=newest.direction)
+        return replace(value, direction=newest.direction, boosted=boosted)
 
 
 class PointSides(Generic[Origin]):

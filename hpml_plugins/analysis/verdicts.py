@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hpml_plugins.analysis.measured import CONTINUOUS, MeasuredValue, Values
+from hpml_plugins.analysis.measured import MeasuredValue, Values
 from hpml_plugins.analysis.physics import MOST_THROTTLED, Physics
 from hpml_plugins.analysis.segments import BUSY
 from hpml_plugins.analysis.variance import p_value, student_quantile
@@ -23,8 +23,8 @@ Verdict = Literal["SAME", "BETTER", "WORSE", "BOUND", "AMBIGUOUS"]
 ERROR_RATE = 0.05
 #: Two values are the same if the 95 % interval of their ratio lies within this share of 1.
 MARGIN = 0.02
-#: Counted values are the same if they agree this well: they are shown with as many digits, and
-#: allocators round.
+#: Counted values with a direction are the same if they agree this well: they are shown with as
+#: many digits, and allocators round.
 COUNTED_MARGIN = 5e-4
 #: An interval around 1 that extends no further is written as "equal within 3 %", a wider one by
 #: its bounds.
@@ -217,7 +217,7 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
         )
     if _is_other_load(a, b):
         return dataclasses.replace(unjudged, reason=OTHER_LOAD)
-    if exact and ratio and abs(ratio - 1) <= COUNTED_MARGIN:
+    if exact and direction and ratio and abs(ratio - 1) <= COUNTED_MARGIN:
         return dataclasses.replace(unjudged, verdict="SAME")
     if exact:
         return dataclasses.replace(
@@ -463,7 +463,8 @@ def why_not_judged(a: MeasuredValue, b: MeasuredValue) -> str:
 
 
 def _is_other_load(a: MeasuredValue, b: MeasuredValue) -> bool:
-    return a.code.endswith(CONTINUOUS) != b.code.endswith(CONTINUOUS)
+    """Whether the card rested between the steps of one of them only."""
+    return "" not in (a.load, b.load) and a.load != b.load
 
 
 def common_direction(a: MeasuredValue, b: MeasuredValue) -> str | None:

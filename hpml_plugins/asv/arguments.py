@@ -18,8 +18,8 @@ from hpml_plugins.errors import UsageError, nearest, regular_expression
 from hpml_plugins.git import find_commit, run_git, why_failed
 from hpml_plugins.host import Host
 from hpml_plugins.registry.reader import EVERYTHING
-from hpml_plugins.store import machine_folders
-from hpml_plugins.store.declarations import DECLARATIONS
+from hpml_plugins.store import machine_folders, read_object_or_empty
+from hpml_plugins.store.declarations import DECLARATIONS, valid_declarations
 from hpml_plugins.store.history import result_files
 
 #: Replaces a closing `$` of a pattern.
@@ -111,8 +111,11 @@ def refuse_unknown_patterns(patterns: Sequence[str], conf: Any, host: Host) -> N
         for each in host.benchmarks()
         for entry in each.entries()
     }
-    if (Path(conf.results_dir) / DECLARATIONS).exists():
-        declared = Benchmarks.load(conf)._all_benchmarks | declared
+    stored = read_object_or_empty(Path(conf.results_dir) / DECLARATIONS)
+    known = valid_declarations(stored)
+    declared = {
+        name: msgspec.to_builtins(entry) for name, entry in known.items()
+    } | declared
     select_each(end_at_metrics(list(patterns)), Benchmarks(conf, declared.values()))
 
 

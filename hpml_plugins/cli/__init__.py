@@ -8,6 +8,7 @@ import errno
 import gc
 import importlib
 import io
+import itertools
 import math
 import os
 import signal
@@ -93,6 +94,8 @@ _COMMANDS = {
     ),
 }
 #: The extension of a file of Records outside a results folder.
+#: The lines of a file that are looked at for a Record: the first may be torn.
+LOOKED_AT = 100
 RECORDS_OF_RUN = ".jsonl"
 #: The package whose folders add their commands with the hook `hpml_commands`.
 _TOOLS = "hpml_plugins.tools"
@@ -125,7 +128,10 @@ class _PathType(click.Path):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
-        """The path. A name that is too long is refused before the command begins."""
+        """The path. An empty name, and one that is too long, is refused before the command
+        begins."""
+        if value == "":
+            self.fail("the name is empty", param, ctx)
         path = super().convert(value, param, ctx)
         try:
             os.lstat(path)
@@ -135,28 +141,8 @@ class _PathType(click.Path):
         return path
 
 
-class _RecordsType(_PathType):
-    """A file to which Records are appended: new, empty, or one of Records."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
-        """The path. A file of something else is refused before the command begins."""
-        path: Path = super().convert(value, param, ctx)
-        if not path.is_file() or not os.access(path, os.R_OK):
-            return path
-        with path.open("rb") as file:
-            first = file.readline(1 << 20)
-        if first and not first.lstrip().startswith(b'{"benchmark"'):
-            self.fail(
-                f"{path} holds something else than Records; name another file", param, ctx
-            )
-        return path
-
-
-#: Parameter types: a file or a folder, a file only, and a file of Records.
+#: Parameter types: a file or a folder, and a file only.
 PATH = _PathType(path_type=Path)
-RECORDS = _RecordsType(path_type=Path, dir_okay=False)
 FILE = _PathType(path_type=Path, dir_okay=False)
 #: Options of the commands that add results to the project's.
 INTO = click.option(
@@ -169,7 +155,27 @@ DRY_RUN = click.option(
     "--dry-run", is_flag=True, help="Show what would be written; write nothing."
 )
 #: Of the commands that measure, and whose results are not added to the project's.
-RECORD = click.option("--record", type=RECORDS, help="Append all Records to this file.")
+
+
+def records_file(
+    _: click.Context, parameter: click.Parameter, path: Path | None
+) -> Path | None:
+    """A file to which Records are appended: a new one, or one that holds nothing else. Raises
+    BadParameter for a file of something else."""
+    if path is None or not path.is_file() or not os.access(path, os.R_OK):
+        return path
+    with path.open("rb") as file:
+        lines = [line for line in itertools.islice(file, LOOKED_AT) if line.strip()]
+    if lines and not any(line.startswith(b'{"benchmark"') for line in lines):
+        raise click.BadParameter(
+            f"{path} holds something else than Records; name another file", param=parameter
+        )
+    return path
+
+
+RECORD = click.option(
+    "--record", type=FILE, callback=records_file, help="Append all Records to this file."
+)
 
 
 def json_option(text: str = "Print JSON.") -> Callable[[Any], Any]:

@@ -91,7 +91,7 @@ def compare(
         measured.add(each.benchmark)
         return benchmark in (None, each.benchmark) and machine in (None, each.machine)
 
-    damage = CountedWarnings()
+    damage = CountedWarnings(_folders_of(results, machine, (a, b)))
     known = KnownRecords.read(
         results,
         damage,
@@ -129,6 +129,13 @@ def compare(
     say(f"A: {sides[0].kind} {sides[0].name}", f"B: {sides[1].kind} {sides[1].name}", "")
     _print_comparison(found, refused, everything=everything, markdown=form == "markdown")
     return status
+
+
+def _folders_of(results: Path, machine: str | None, sides: Sequence[str]) -> list[str]:
+    """The folders of the machines that are compared; none if all may be."""
+    names = [machine] if machine else list(sides)
+    folders = [results / name for name in names]
+    return [f"{folder}/" for folder in folders] if all(map(Path.is_dir, folders)) else []
 
 
 def _refuse_unknown_side(settings: Settings, results: Path, name: str) -> None:

@@ -72,7 +72,9 @@ def export(file: Path, results: Path) -> int:
     from hpml_plugins.store import read_foreign, read_records
 
     left_out = CountedWarnings()
-    records = itertools.chain(read_records(results, left_out), read_foreign(results))
+    records = itertools.chain(
+        read_records(results, left_out), read_foreign(results, left_out)
+    )
     if (first := next(records, None)) is None:
         raise UsageError(
             f"no Record under {results}; name the folder of results: --results"

@@ -13,7 +13,14 @@ from pathlib import Path
 import click
 import msgspec
 
-from hpml_plugins.cli import RECORDS, Positive, Settings, json_option, records_beside
+from hpml_plugins.cli import (
+    PATH,
+    Positive,
+    Settings,
+    json_option,
+    records_beside,
+    records_file,
+)
 from hpml_plugins.errors import Failure, UsageError, nearest
 from hpml_plugins.host import (
     Declared,
@@ -56,10 +63,11 @@ BESIDE = Path("FILE.jsonl")
 
 
 def _place_records(
-    context: click.Context, _: click.Parameter, record: Path | None
+    context: click.Context, parameter: click.Parameter, record: Path | None
 ) -> Path | None:
     """The file for --record; without a value the one beside NAME."""
-    return records_beside(context.params["name"]) if record == BESIDE else record
+    place = records_beside(context.params["name"]) if record == BESIDE else record
+    return records_file(context, parameter, place)
 
 
 @click.command("run")
@@ -97,7 +105,7 @@ def _place_records(
 )
 @click.option(
     "--record",
-    type=RECORDS,
+    type=PATH,
     is_flag=False,
     flag_value=BESIDE,
     callback=_place_records,

@@ -284,7 +284,8 @@ def _load(record: Record) -> str:
     """Whether the card rested between groups of steps, where clocks settled."""
     if _regime(record) != "sustained":
         return ""
-    return _info("load")(record) or "with rests"
+    settled = [each for each in record.metrics.values() if each.settled]
+    return _joined(str(each.info.get("load", "with rests")) for each in settled)
 
 
 #: Name → the fact in words; empty if the Record lacks it. These are facts of a machine:

@@ -253,7 +253,7 @@ def check(
     side only.  0: otherwise.
 
     one_sided: see `describe_one_sided`.  damaged: the number of lines and files of results that
-    cannot be read.
+    cannot be read, which have status 3 too.
     """
     found = list(found)
     counts = Counter((each.difference.verdict, each.is_busy) for each in found)
@@ -263,12 +263,14 @@ def check(
         "worse while other processes used the CPUs (measure again when idle)": counts[
             "WORSE", True
         ],
-        f"undecided, perhaps more than {HIDDEN:.0%} worse": sum(map(_may_be_worse, found)),
+        f"undecided, perhaps more than {100 * HIDDEN:g} % worse": sum(
+            map(_may_be_worse, found)
+        ),
         **Counter(each.kind for each in refused),
     }
     parts = [f"{count} {what}" for what, count in not_judged.items() if count]
     if damaged:
-        parts.append(f"{damaged} damaged in the results")
+        parts.append(f"{counted(damaged, 'part')} of the results that cannot be read")
     if one_sided:
         parts.append(one_sided)
     told = [f"{counted(worse, 'value')} worse"] if worse else []

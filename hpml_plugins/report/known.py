@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -78,6 +79,8 @@ class KnownRecords:
         if not all(is_declared(each.benchmark, each.version) for each in self.records):
             every = ((place, readings) for (*_, place), readings in points.items())
             fill_in_spreads(every, references)
+            for reading in itertools.chain.from_iterable(each for _, each in declared):
+                reading.spread = reading.adjusted = None
         fill_in_spreads(declared, references)
 
     @classmethod

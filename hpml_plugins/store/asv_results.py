@@ -24,7 +24,12 @@ from hpml_plugins.store.declarations import (
     read_declarations,
     value_of,
 )
-from hpml_plugins.store.files import machine_folders, read_object, read_object_or_empty
+from hpml_plugins.store.files import (
+    OnDamage,
+    machine_folders,
+    read_object,
+    read_object_or_empty,
+)
 
 #: Parameter → its value, as Python's repr.
 Texts = dict[str, str]
@@ -102,14 +107,17 @@ def rows_without(rows: Mapping[str, Any], ours: Container[str]) -> dict[str, Any
 
 
 def import_results(
-    results: Path, benchmarks: Mapping[str, Declaration]
+    results: Path,
+    benchmarks: Mapping[str, Declaration],
+    on_damage: OnDamage | None = None,
 ) -> Iterator[tuple[Record, Texts]]:
     """A Record for each point in asv's result files of benchmarks that are not ours, with the point
     as asv writes it, which alone distinguishes None from the text "None".
 
-    benchmarks: by asv's names. Invalid files and rows are skipped: asv reports them when it reads
-    the same folder. `MetricSamples.interval` is asv's own 99 % interval, if there is one. The
-    samples are asv's if recorded, else its value is the only one.
+    `MetricSamples.interval` is asv's own 99 % interval, if there is one. The samples are asv's if
+    recorded, else its value is the only one. Invalid files and rows are skipped: asv reports them
+    when it reads the same folder.  benchmarks: by asv's names.  on_damage: is told of invalid
+    files, for commands that do not run asv.
     """
     foreign = {name: each for name, each in benchmarks.items() if not each.is_ours}
     if not foreign:
@@ -118,15 +126,20 @@ def import_results(
         folder for folder in machine_folders(results) if (folder / "machine.json").is_file()
     ):
         for path in sorted({*machine.glob("*.json")} - {machine / "machine.json"}):
-            with suppress(HpmlError, msgspec.ValidationError):
+            try:
                 file = msgspec.convert(read_object(path), _ResultFile)
                 if file.params.get("machine") == machine.name:
                     yield from _records(file, foreign)
+            except (HpmlError, msgspec.ValidationError) as error:
+                if on_damage:
+                    on_damage(
+                        str(error) if isinstance(error, HpmlError) else f"{path}: {error}"
+                    )
 
 
-def read_foreign(results: Path) -> Iterator[Record]:
+def read_foreign(results: Path, on_damage: OnDamage | None = None) -> Iterator[Record]:
     """The same Records, for the benchmarks declared in benchmarks.json there."""
-    for record, _ in import_results(results, foreign_declarations(results)):
+    for record, _ in import_results(results, foreign_declarations(results), on_damage):
         yield record
 
 

@@ -111,7 +111,7 @@ def results_folder(project: Path) -> Path:
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot be read: {why_unreadable(error)}", str(file)) from None
     if not isinstance(place, str) or not place:
-        raise UsageError(f"results_dir is {place!r}; name a folder", str(file))
+        raise UsageError(f"results_dir is {json.dumps(place)}; name a folder", str(file))
     return project / place
 
 

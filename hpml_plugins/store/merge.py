@@ -77,7 +77,8 @@ def merge_results(
 ) -> Merge:
     """Write the union of all into one results folder; the others are only read.
 
-    If a machine is currently measured in `into`, Locked is raised without waiting. Damaged files
+    If a machine is currently measured in `into`, Locked is raised without waiting. Raises
+    HpmlError, before anything is written, if a file to merge into may not be read. Damaged files
     and files that are not results are reported and left alone, and the merge continues.  locked: a
     machine whose lock the caller holds.
     """
@@ -88,6 +89,8 @@ def merge_results(
             continue
         for place in merge.find(source):
             found.setdefault(place, []).append(source / place)
+    for place in found:
+        _refuse_unreadable(path_in(into, *place.parts))
     for name, places in itertools.groupby(
         sorted(found, key=_order), lambda place: place.parts[0]
     ):
@@ -100,6 +103,14 @@ def merge_results(
     if not dry_run:
         merge.files += project(into, force=True, on_damage=merge.skipped.append)
     return merge
+
+
+def _refuse_unreadable(target: Path) -> None:
+    """Raise HpmlError for a file to merge into that this user may not read: it is not damaged."""
+    if target.is_file() and not target.is_symlink() and not os.access(target, os.R_OK):
+        raise HpmlError(
+            "you may not read it; nothing was merged; fix its permissions", str(target)
+        )
 
 
 def _is_result(place: Path) -> bool:
@@ -227,16 +238,8 @@ class Merge:
     def _read_target(
         self, target: Path, read: Callable[[Path], dict[Any, Any]]
     ) -> dict[Any, Any]:
-        """The file to merge into. If it is damaged it is renamed: links are never written through.
-        Raises UsageError for a file that this user may not read."""
-        if (
-            os.path.lexists(target)
-            and not target.is_symlink()
-            and not os.access(target, os.R_OK)
-        ):
-            raise UsageError(
-                "you may not read it; fix its permissions and merge again", str(target)
-            )
+        """The file to merge into. If it cannot be read it is renamed: links are never written
+        through."""
         try:
             return read(target) if os.path.lexists(target) else {}
         except HpmlError as error:

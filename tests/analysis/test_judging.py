@@ -48,9 +48,10 @@ def compare(a: MeasuredValue, b: MeasuredValue) -> Difference:
 
 
 def test_a_step_is_not_compared_with_one_between_which_the_card_rested() -> None:
-    found = compare(value(1.0), value(1.07, code=f"c{CONTINUOUS}"))
+    found = compare(value(1.0, load="with rests"), value(1.07, load=CONTINUOUS))
     assert (found.verdict, found.reason) == ("AMBIGUOUS", OTHER_LOAD)
     assert found.ratio == pytest.approx(1.07)
+    assert compare(counted(8.0), counted(10.0)).verdict == "WORSE"  # counts have no load
 
 
 def counted(number: float, direction: str | None = "lower") -> MeasuredValue:

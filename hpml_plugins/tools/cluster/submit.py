@@ -137,7 +137,11 @@ def submit(
 def _errors_into(path: Path) -> Iterator[None]:
     """Have processes that are started meanwhile write their errors to that file: submitit's
     controller of a local job ends with a traceback when the terminal interrupts it."""
-    kept = os.dup(2)
+    try:
+        kept = os.dup(2)
+    except OSError:  # it is closed
+        yield
+        return
     try:
         with path.open("ab") as file:
             os.dup2(file.fileno(), 2)

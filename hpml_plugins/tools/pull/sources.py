@@ -27,7 +27,7 @@ from hpml_plugins.store import (
     path_in,
     record_file,
 )
-from hpml_plugins.terminal import warn
+from hpml_plugins.terminal import one_line, warn
 
 #: The files of a results folder that are read: declarations, facts and asv's results of machines,
 #: Records.
@@ -216,10 +216,12 @@ def _get(address: str, name: str) -> bytes:
     try:
         with urllib.request.urlopen(f"{address}/{name}", timeout=TIMEOUT) as answer:
             found: bytes = answer.read(MAX_FILE + 1)
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException) as error:
         raise HpmlError(
             f"cannot be read: {why_unreadable(error)}", f"{address}/{name}"
         ) from None
+    except ValueError as error:
+        raise HpmlError(f"no address: {one_line(str(error))}", address) from None
     if len(found) > MAX_FILE:
         raise HpmlError(f"larger than {MAX_FILE / 1e6:,.0f} MB", f"{address}/{name}")
     return found

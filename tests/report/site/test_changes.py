@@ -219,7 +219,7 @@ def test_values_from_before_continuous_load_are_not_of_the_same_history() -> Non
         (
             n,
             replace(
-                reading(1.0 if n < 5 else 1.1), code="c" if n < 5 else f"c{CONTINUOUS}"
+                reading(1.0 if n < 5 else 1.1), load="with rests" if n < 5 else CONTINUOUS
             ),
         )
         for n in range(10)

@@ -186,13 +186,15 @@ def test_facts_of_a_node_that_are_none_leave_the_machine_without(
 
 
 def test_an_address_that_is_none_ends_in_one_line(pull: Callable[..., Result]) -> None:
-    for address in ("https://a b/", "http://127.0.0.1:1", "http://[::1"):
+    for address, why in (
+        ("https://a b/", "index.json: cannot be read"),
+        ("http://127.0.0.1:1", "index.json: cannot be read: Connection refused"),
+        ("http://[::1", "no address: Invalid IPv6 URL"),
+    ):
         done = CliRunner().invoke(
             group, ["pull", address, "--as", "lab"], standalone_mode=False
         )
-        assert type(
-            done.exception
-        ).__name__ == "HpmlError" and "index.json: cannot be read" in str(done.exception)
+        assert type(done.exception).__name__ == "HpmlError" and why in str(done.exception)
 
 
 @pytest.fixture
