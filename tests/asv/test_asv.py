@@ -282,7 +282,9 @@ def test_a_run_that_measured_nothing_ends_with_that_and_a_status_of_its_own(
 
 def test_a_dry_run_stores_nothing(ran: Project) -> None:
     before = len(records(ran))
-    assert ran.asv("run", "main^!", "--bench", "toy", "--dry-run").returncode == 0
+    done = ran.asv("run", "main^!", "--bench", "toy", "--dry-run")
+    assert done.returncode == 0
+    assert "Nothing is stored" in done.stdout and "Stored in" not in done.stdout
     assert len(records(ran)) == before
 
 

@@ -389,6 +389,9 @@ def test_an_option_that_another_would_ignore_is_refused(
     [
         (["retract", "toy", "--reason", "x", "--run", ""], "'--run' is empty"),
         (["compare", "a", "b", "--machine", ""], "'--machine' is empty"),
+        (["merge", "x", "--into", ""], "the name is empty"),
+        (["retract", "toy", "--reason", "x" * 10_001], "--reason has 10,001 characters"),
+        (["accept", "--results", "x"], "--results is for --export-bands and --back-test"),
         (["run", "toy", "--record", "toy.py"], "toy.py holds something else than Records"),
         (["run", "toy", "--record", "registry.yaml"], "something else than Records"),
     ],

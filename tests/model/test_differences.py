@@ -291,3 +291,13 @@ def test_the_cause_of_a_change_is_known_only_where_nothing_unseen_can_have_cause
     # Records from before hosts were told
     unknown = rounds(30, 40, code="b", host_cpus=None)
     assert told(old, unknown) == "which host, and what share of it, is not known"
+
+
+def test_the_load_at_settled_clocks_is_told() -> None:
+    def settled(**info: str) -> Record:
+        samples = MetricSamples("s", "lower", [1.0, 2.0], info, settled=True)
+        return replace(RECORD, metrics={"time": samples})
+
+    found = {each.name: each for each in differences(settled(), settled(load="continuous"))}
+    assert found["load"] == Confounder("load", "with rests", "continuous")
+    assert "load" not in {each.name for each in differences(RECORD, settled())}

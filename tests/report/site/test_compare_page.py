@@ -34,6 +34,7 @@ from site_history import (
 )
 from workload_pages import dots, read_point, write_points
 
+from hpml_plugins.analysis.measured import CONTINUOUS
 from hpml_plugins.analysis.verdicts import Verdict
 from hpml_plugins.model.formatting import shown_unit
 from hpml_plugins.registry import TaskEntry
@@ -45,7 +46,7 @@ from hpml_plugins.report.site.answers import (
     how_close,
     which_gpu,
 )
-from hpml_plugins.report.site.changes import Judged, Shift, find_suspected
+from hpml_plugins.report.site.changes import Judged, Shift, find_suspected, places_of
 from hpml_plugins.report.site.feed import write_feed
 from hpml_plugins.report.site.matrix import Costs, Matrix, Regime, TaskRow, build
 from hpml_plugins.report.site.nodes import find_gaps, find_nodes
@@ -245,6 +246,19 @@ def test_a_single_reading_far_from_the_usual_is_suspected_and_a_trembling_one_is
         found.series.metric.benchmark.needs_gpu = is_gpu
         answer = has_it_slowed({**shifts, "suspected regression": [found]}, judged)
         assert answer.rest == f"1 suspected on {where}"
+
+
+def test_nothing_is_suspected_of_another_way_to_time_it(results: Results) -> None:
+    for day, factor in enumerate((1.0, 1.002, 0.999, 1.001, 1.0, 1.5)):
+        values = {TIME["name"]: [around(1e-3 * factor)] * 2}
+        results.add(H200, day, values, code="new" if day == 5 else "old")
+    history = results.read()
+    for metric in history.measured:
+        for label, name, branch in places_of(metric):
+            for _, reading in metric.newest_first(label, name, branch):
+                if reading:
+                    reading.load = CONTINUOUS if reading.value > 1.2e-3 else "with rests"
+    assert find_suspected(history, set()) == ([], {"unclear": 2})  # two points
 
 
 def test_nothing_is_suspected_of_what_is_no_longer_measured_or_was_measured_twice(

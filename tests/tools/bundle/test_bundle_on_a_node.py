@@ -107,6 +107,9 @@ def test_a_bare_node_without_network_measures_in_two_commands(
         ("ok", 1, "2.4.6")  # and not the node's own, which pyproject.toml refuses
     }
 
+    for words in (("--help",), ("a.tgz", "b")):
+        refused = there("hpml/pack-results", *words)
+        assert (refused.returncode, refused.stderr) == (2, "usage: pack-results [FILE]\n")
     packed = there("hpml/pack-results")
     assert packed.returncode == 0, packed.stderr
     with tarfile.open(node / "hpml-results.tar.gz") as archive:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,7 @@ from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.registry import PluginEntry, PluginSource
 from hpml_plugins.run import TimeLimit
 from hpml_plugins.tools.gate.budgets import Budgets
-from hpml_plugins.tools.gate.command import MOST, _judge
+from hpml_plugins.tools.gate.command import MOST, _judge, _prepare_files
 from hpml_plugins.tools.gate.pull_request import (
     GateResult,
     as_comment,
@@ -177,6 +178,14 @@ def test_a_changed_unit_is_no_ratio() -> None:
     assert (found.outcome, found.reason) == ("undecided", "its unit or direction changed")
 
 
+def test_each_file_of_a_gate_is_its_own(tmp_path: Path) -> None:
+    page, picture = tmp_path / "new" / "a.md", tmp_path / "a.svg"
+    assert _prepare_files(page, picture, None) == [page, picture, None]
+    assert page.parent.is_dir()
+    with pytest.raises(UsageError, match="need files of their own"):
+        _prepare_files(page, page, None)
+
+
 def test_budgets_are_of_all_of_a_benchmark_or_of_a_metric() -> None:
     budgets = Budgets(["7", "step=2%", "step.size=0.5"])
     record = one_round(1.0, 1, 0, size=3.0)
@@ -188,6 +197,9 @@ def test_budgets_are_of_all_of_a_benchmark_or_of_a_metric() -> None:
         UsageError, match=r"no benchmark or metric 'step.sise'; did you mean 'step.size'\?"
     ):
         Budgets(["step.sise=3"]).refuse_unknown([step])
+    for twice, name in ((["5", "6"], "all"), (["step=1", "2", "step=3"], "step")):
+        with pytest.raises(UsageError, match=f"given twice for {name}"):
+            Budgets(twice)
     for wrong in ("", "x", "-3", "0", "nan", "a=b", "inf"):
         with pytest.raises(UsageError, match="is not PERCENT or NAME=PERCENT"):
             Budgets([wrong])
