@@ -399,9 +399,8 @@ def code_of(record: Record) -> str:
         if each.direction is None and physics_of(record, name) is Physics.COUNTED
     ]
     code = f"{measuring_code(record)} {source.get('package', '')} {record.environment} {problem}"
-    loads = (each.info.get("load") for each in metrics.values())
-    is_other = record.benchmark in RESTED and CONTINUOUS in loads
-    return f"{code} {CONTINUOUS} load" if is_other else code
+    loads = {_load_of(record, each) for each in metrics.values()}
+    return f"{code} {CONTINUOUS} load" if CONTINUOUS in loads else code
 
 
 def _load_of(record: Record, metric: MetricSamples) -> str:

@@ -94,9 +94,9 @@ _COMMANDS = {
     ),
 }
 #: The extension of a file of Records outside a results folder.
+RECORDS_OF_RUN = ".jsonl"
 #: The lines of a file that are looked at for a Record: the first may be torn.
 LOOKED_AT = 100
-RECORDS_OF_RUN = ".jsonl"
 #: The package whose folders add their commands with the hook `hpml_commands`.
 _TOOLS = "hpml_plugins.tools"
 

@@ -33,13 +33,11 @@ from hpml_plugins.store import Index, of_node
 
 #: Machine, or "" if machines are compared; benchmark; point.
 _Key = tuple[str, str, str]
-
-
+#: Benchmark and point.
+_Place = tuple[str, str]
 #: An undecided value that may be worse by more than this share was not judged: as much as `hpml
 #: gate` allows by default.
 HIDDEN = 0.05
-#: Benchmark and point.
-_Place = tuple[str, str]
 
 
 @dataclass(frozen=True)

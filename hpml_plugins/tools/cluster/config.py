@@ -199,6 +199,7 @@ def _faults(target: Target) -> Iterator[tuple[str, str]]:
 
 
 def _faults_of_options(target: Target) -> Iterator[tuple[str, str]]:
+    """Options that are none, and those that `hpml submit` gives sbatch itself."""
     for option, value in target.options.items():
         if option in _KEYS:
             yield "options", f"{option}: write the target's key {_KEYS[option]} instead"
